@@ -19,8 +19,10 @@ REGIONS = {
     "state": "buffers that every step changes, such as running statistics",
     "zeros": "zeros",
 }
-# What a result of these roles is called behind the name of its layer.
-ROLES = {"y": "out", "dx": "in", "dz": "skip", "o0": "out"}
+# What a result of these roles is called behind the name of its layer, in either direction. (A transposed convolution
+# goes forward as the gradient of another one.)
+ROLES = {"y": "out", "dx": "out", "o0": "out"}
+BACKWARD_ROLES = {"y": "out", "dx": "in", "dz": "skip", "o0": "out"}
 
 
 class Buffers:
@@ -93,5 +95,5 @@ class Buffers:
 def result_name(op: Op, role: str) -> str:
     layer = op.origin.module or {"update": "update"}.get(op.origin.phase, "loss")
     if op.origin.phase == "backward":
-        return f"d_{identifier(layer)}_{ROLES.get(role, role)}"
+        return f"d_{identifier(layer)}_{BACKWARD_ROLES.get(role, role)}"
     return layer if role == "loss" else f"{layer}_{ROLES.get(role, role)}"

@@ -23,7 +23,7 @@ class CallText:
     lines: list[str]
     header: str
     flops: int | None = None
-    # What has to exist before the step begins: definitions at namespace scope.
+    # What outlives a call: definitions in the namespace `saved`.
     globals: list[str] = field(default_factory=list)
 
 
@@ -188,11 +188,15 @@ def _lstm(call: CallContext, y: str) -> tuple[list[str], list[str], str]:
     weights = ", ".join(call.place(f"w{i}") for i in range(4 * layers))
     definitions = [
         f"// An LSTM of {layers} layers: what its forward pass keeps for the backward pass.",
-        f"const ops::Lstm {shape}{{/* steps */ {steps}, /* batch */ {batch}, /* hidden */ {hidden}, "
+        f"inline const ops::Lstm {shape}{{/* steps */ {steps}, /* batch */ {batch}, /* hidden */ {hidden}, "
         f"/* layers */ {layers}, /* input */ {inside}}};",
-        f"ops::SavedState {shape}_saved({shape});",
+        f"inline ops::SavedState {shape}_state({shape});",
     ]
-    return definitions, [f"static const ops::LstmWeights weights{{{weights}}};"], shape
+    return (
+        definitions,
+        [f"static const ops::LstmWeights weights{{{weights}}};"],
+        f"saved::{shape}_state, saved::{shape}",
+    )
 
 
 def _lstm_flops(call: CallContext, y: str, products: int) -> int:
@@ -204,20 +208,18 @@ def _lstm_flops(call: CallContext, y: str, products: int) -> int:
 
 @writes("lstm")
 def lstm(call: CallContext) -> CallText:
-    definitions, lines, shape = _lstm(call, "y")
-    results = call.places("y h c")
-    lines.append(f"ops::lstm_forward({call.place('x')}, weights, {results}, {shape}_saved, {shape});")
+    definitions, lines, saved = _lstm(call, "y")
+    lines.append(f"ops::lstm_forward({call.place('x')}, weights, {call.places('y h c')}, {saved});")
     return CallText(lines, "lstm", _lstm_flops(call, "y", 1), definitions)
 
 
 @writes("lstm_backward")
 def lstm_backward(call: CallContext) -> CallText:
-    _, lines, shape = _lstm(call, "dy")
+    _, lines, saved = _lstm(call, "dy")
     gradients = ", ".join(call.place(f"dw{i}") for i in range(4 * call.integer("layers")))
     lines += [
         f"static const ops::LstmGradients gradients{{{gradients}}};",
-        f"ops::lstm_backward(scratch, {call.places('x dy')}, weights, {call.place('dx')}, gradients, "
-        f"{shape}_saved, {shape});",
+        f"ops::lstm_backward(scratch, {call.places('x dy')}, weights, {call.place('dx')}, gradients, {saved});",
     ]
     return CallText(lines, "lstm", _lstm_flops(call, "dy", 2))
 

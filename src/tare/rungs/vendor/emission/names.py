@@ -15,7 +15,7 @@ void volatile wchar_t while xor xor_eq
 # What the source around a name calls itself, and what headers define.
 _OF_THE_SOURCE = """
 Buffer Region RegionSize assert at backward bytes errno forward int64_t kernels memory ops region_count
-regions run scratch start std stderr stdin stdout step tare team uint8_t update
+regions run saved scratch start std stderr stdin stdout step tare team uint8_t update
 """
 TAKEN = frozenset(f"{_OF_CPP} {_OF_THE_SOURCE}".split())
 LONGEST = 100

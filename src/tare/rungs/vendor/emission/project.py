@@ -131,7 +131,7 @@ def _declarations(layers: Sequence[LayerFunction], headers: Sequence[str], with_
         "namespace ops = tare::ops;",
     ]
     if shared := [line for layer in layers for call in layer.calls for line in call.globals]:
-        lines += ["", *(line if line.startswith("//") else f"inline {line}" for line in shared)]
+        lines += ["", "namespace saved {", "", *shared, "", "}  // namespace saved"]
     for phase in PHASES:
         if own := [layer for layer in layers if layer.phase == phase]:
             lines += ["", f"namespace {phase} {{", "", *(f"void {layer.name}();" for layer in own)]
