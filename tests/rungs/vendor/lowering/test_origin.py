@@ -1,5 +1,7 @@
 """Every op of a plan knows the module that it comes from, in both ways of lowering and in both directions."""
 
+from itertools import groupby
+
 import pytest
 from lowered import lowered
 
@@ -24,13 +26,16 @@ def test_generated_kernels_know_their_modules_and_operators(mode: str) -> None:
     plan = lowered("nanogpt", mode)  # type: ignore[arg-type]
     assert plan.kernels
     forward = modules(plan, "forward")
-    assert all(forward), "an op without a module is the loss"
+    assert forward.index("blocks.0.first") < forward.index("blocks.0.attend") < forward.index("norm")
+    # Whatever has no module is the loss.
+    assert ("" in forward) == (mode == "train")
     operators = {name for op in plan.ops for name in op.origin.operators}
     assert "native_layer_norm" in operators
     assert any("softmax" in name for name in operators)
     if mode == "train":
-        backward = modules(plan, "backward")
-        assert set(forward) & set(backward)
+        phases = [phase for phase, _ in groupby(op.origin.phase for op in plan.ops)]
+        assert (phases[0], phases[-1], set(phases)) == ("forward", "update", {"forward", "backward", "update"})
+        assert {"blocks.0.attend", "blocks.1.first", "norm"} <= set(modules(plan, "backward"))
         assert "native_layer_norm_backward" in operators
     else:
         assert not modules(plan, "backward")

@@ -19,8 +19,8 @@ REGIONS = {
     "state": "buffers that every step changes, such as running statistics",
     "zeros": "zeros",
 }
-# What a result of these roles is called behind the name of its layer, in either direction. (A transposed convolution
-# goes forward as the gradient of another one.)
+# What a result of these roles is called behind the name of its layer, in either direction. (A transposed
+# convolution goes forward as the gradient of another one.)
 ROLES = {"y": "out", "dx": "out", "o0": "out"}
 BACKWARD_ROLES = {"y": "out", "dx": "in", "dz": "skip", "o0": "out"}
 

@@ -37,6 +37,8 @@ def module_of(node: Any) -> str:
 
 
 def merged_origin(origins: Sequence[Origin]) -> Origin:
-    """The origin of one call that does the work of several: the module whose operator comes last."""
+    """The origin of one call that does the work of several: the module whose operator comes last. What a forward
+    pass computes ahead for the backward pass belongs to the forward pass."""
     operators = dict.fromkeys(name for origin in origins for name in origin.operators)
-    return Origin(origins[-1].module, origins[-1].phase, tuple(operators)) if origins else Origin()
+    leading = [origin for origin in origins if origin.phase == "forward"] or origins
+    return Origin(leading[-1].module, leading[-1].phase, tuple(operators)) if leading else Origin()
