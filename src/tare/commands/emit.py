@@ -137,8 +137,8 @@ def _write(
         case.threads,
     )
     partial = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.partial"
-    partial.mkdir()
     try:
+        partial.mkdir()
         layers = write_project(executor.staged_folder(case), reference, about, partial)
         files = {
             path.relative_to(partial).as_posix(): path.stat().st_size
