@@ -221,7 +221,12 @@ def lstm_backward(call: CallContext) -> CallText:
         f"static const ops::LstmGradients gradients{{{gradients}}};",
         f"ops::lstm_backward(scratch, {call.places('x dy')}, weights, {call.place('dx')}, gradients, {saved});",
     ]
-    return CallText(lines, "lstm", _lstm_flops(call, "dy", 2))
+    flops = _lstm_flops(call, "dy", 2)
+    if not call.has("dx"):
+        # The first layer has no gradient for its input.
+        steps, batch, hidden = call["dy"].shape
+        flops -= 2 * steps * batch * 4 * hidden * call["x"].shape[2]
+    return CallText(lines, "lstm", flops)
 
 
 # Normalisation, elementwise operators, the update
