@@ -10,11 +10,11 @@ from commandline import tare
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("mnist_cnn", "--device", "cuda"), "for the CPU only so far, not for 'cuda' (valid: cpu)"),
+        (("mnist_cnn", "--device", "cuda"), "for cpu only so far, not for 'cuda' (valid: cpu)"),
         (("plan.toml",), "takes one workload and its options, not a plan (plan.toml)"),
         (("no_such_model",), "unknown workload 'no_such_model'"),
         (("mnist_cnn", "--batch", "1,2"), "a project is of one step, and these are 2: mnist_cnn/vendor/"),
-        (("mnist_cnn", "--precision", "bf16"), "on a CPU it computes in fp32 only"),
+        (("mnist_cnn", "--precision", "bf16"), "for fp32 only so far, not for 'bf16' (valid: fp32)"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:

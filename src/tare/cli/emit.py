@@ -49,9 +49,12 @@ def emit(
         raise BadInput("tare emit takes a workload, not a command")
     if workload.endswith(".toml"):
         raise BadInput(f"tare emit takes one workload and its options, not a plan ({workload})")
-    table = {"device": ["cpu"], **make_table(grid)}
-    if others := [device for device in table["device"] if device != "cpu"]:
-        raise BadInput(f"tare emit writes source for the CPU only so far, not for '{others[0]}' (valid: cpu)")
+    table = {"device": ["cpu"], "precision": ["fp32"], **make_table(grid)}
+    for name, valid in (("device", "cpu"), ("precision", "fp32")):
+        if others := [value for value in table[name] if value != valid]:
+            raise BadInput(
+                f"tare emit writes source for {valid} only so far, not for '{others[0]}' (valid: {valid})"
+            )
     plan = read_targets([workload], {**table, "rung": ["vendor"]})
     command = shlex.join(["tare", *shown_arguments(sys.argv[1:])])
     with make_console(stderr=True).status("") as status:
