@@ -16,7 +16,7 @@ from tare.rungs import get_rung
 from tare.rungs.native import toolchain
 from tare.rungs.torch.numerics import pin_flags
 from tare.rungs.vendor.emission.layers import LayerFunction
-from tare.rungs.vendor.emission.project import About, write_project
+from tare.rungs.vendor.emission.project import ProjectFacts, write_project
 from tare.worker.reference import make_reference, widen_reference
 from tare.workloads import get_workload
 
@@ -60,7 +60,7 @@ def emit(
         widen_reference(reference_case(case), expected)
     reference = load_reference(expected)
     assert reference is not None
-    about = About(f"One step of {name}", f"tare emit {name}", "fp32", reference.described, None)
+    about = ProjectFacts(f"One step of {name}", f"tare emit {name}", "fp32", reference.described, None)
     return Emitted(project, write_project(stage, reference, about, project), reference)
 
 

@@ -19,7 +19,7 @@ from tare.records.record import Parity
 from tare.report.numbers import size
 from tare.report.view import View
 from tare.rungs.vendor.emission.layers import LayerFunction
-from tare.rungs.vendor.emission.project import ENTRIES, MARK, About, write_project
+from tare.rungs.vendor.emission.project import ENTRIES, MARK, ProjectFacts, write_project
 from tare.system.processes import interruptible
 
 # The rung is run once, for its parity; nothing of the time is kept.
@@ -129,7 +129,7 @@ def _write(
     assert reference is not None
     batch = f"batch {case.batch}" + "".join(f", {name} {size}" for name, size in case.sizes.items())
     what = {"train": f"training by {case.optimizer}", "infer": "inference"}[case.mode]
-    about = About(
+    about = ProjectFacts(
         f"One step of {case.workload}: {what} in {case.precision} on the CPU, {batch}",
         command,
         case.precision,

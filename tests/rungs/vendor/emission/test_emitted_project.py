@@ -94,6 +94,11 @@ def test_a_file_that_was_cut_is_refused(program: Path, tmp_path: Path) -> None:
         done = run(program, "--check", "--data", str(data))
         assert (done.returncode, f"{name} is too short" in done.stderr) == (1, True), done.stderr
         (data / name).write_bytes(content)
+    # A whole batch is missing.
+    content = (data / "batches.bin").read_bytes()
+    (data / "batches.bin").write_bytes(content[: len(content) // 3])
+    done = run(program, "--check", "--data", str(data))
+    assert (done.returncode, "batches.bin is too short" in done.stderr) == (1, True), done.stderr
 
 
 def test_the_source_names_the_layers_and_counts_what_torch_counts(project: Emitted) -> None:

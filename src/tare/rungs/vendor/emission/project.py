@@ -28,7 +28,7 @@ MARK = "<!-- made by tare emit -->"
 
 
 @dataclass(frozen=True)
-class About:
+class ProjectFacts:
     """What a project is of: in words, the command that made it, the precision of its case, what its reference is,
     and the number of threads if the user has named one."""
 
@@ -39,7 +39,7 @@ class About:
     threads: int | None = None
 
 
-def write_project(stage: Path, reference: Reference, about: About, folder: Path) -> list[LayerFunction]:
+def write_project(stage: Path, reference: Reference, about: ProjectFacts, folder: Path) -> list[LayerFunction]:
     """Writes the project of a staged plan into an empty folder, and returns its layers."""
     plan = read_staged(stage)
     buffers, kernels = Buffers(plan), KernelFiles(plan.kernels, plan.ops)
@@ -87,7 +87,7 @@ def _copy_headers(names: Iterable[str], folder: Path, of_kernels: Iterable[str])
     return copied
 
 
-def _buffers_file(regions: dict[str, int], buffers: Buffers, about: About) -> str:
+def _buffers_file(regions: dict[str, int], buffers: Buffers, about: ProjectFacts) -> str:
     entries = [f'    {{"{name}", {bytes_}}},' for name, bytes_ in regions.items()]
     return "\n".join([
         "// Where every tensor of the step lies: a region of memory, and an offset in bytes. Calls take them as",
@@ -154,7 +154,7 @@ void step();
 """
 
 
-def _step_file(layers: Sequence[LayerFunction], about: About, with_blas: bool, with_kernels: bool) -> str:
+def _step_file(layers: Sequence[LayerFunction], about: ProjectFacts, with_blas: bool, with_kernels: bool) -> str:
     lines = [
         f"// {comment(about.title)}",
         '#include "step.hpp"',
