@@ -1,6 +1,7 @@
 """Every page of the site answers its question, as HTML, CSV and JSON alike."""
 
 import csv
+import html
 import io
 import re
 from collections.abc import Iterator
@@ -285,3 +286,27 @@ def test_what_is_no_commit_is_not_put_into_an_address(store: Store) -> None:
     assert [
         scope.commit_address(text) for text in ("", "main", "..", "javascript:x", "ABCDEF0123", "abc/../def0")
     ] == [""] * 6
+
+
+@pytest.mark.parametrize("kind", ["runs/", "regressions/", "grid/", "run", "machine", "compare"])
+def test_a_long_table_goes_on_at_its_more(client: TestClient, kind: str) -> None:
+    """The parts are the whole, in its order, and the filters stay in the address."""
+    machines = [row["id"] for row in table(client, "/machines/", "machines")]
+    path, name = {
+        "run": (table(client, "/runs/", "runs")[0]["path"], "records"),
+        "machine": (f"machines/{machines[0]}/", "series"),
+        "compare": (f"compare/?a=machine:{machines[0]}&b=machine:{machines[1]}", "ratios"),
+        "regressions/": ("regressions/?days=999", "regressions"),
+    }.get(kind, (kind, kind.rstrip("/")))
+    mark = "&" if "?" in path else "?"
+    whole = table(client, f"/{path}{mark}rows=5000", name)
+    size = max(len(whole) // 3, 1)
+    address, parts, pages = f"/{path}{mark}rows={size}", [], 0
+    while address:
+        pages += 1
+        parts += table(client, address, name)
+        answer = client.get(address)
+        links = re.findall(r'href="([^"]*)">more</a>', answer.text)
+        address = str(answer.url.join(html.unescape(links[0]))).removeprefix("http://testserver") if links else ""
+    assert pages > 1
+    assert parts == whole

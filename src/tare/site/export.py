@@ -12,6 +12,7 @@ from tare.errors import BadInput
 from tare.records.codec import encode
 from tare.report.page import PageChart
 from tare.site.page import Page, PageLink
+from tare.site.pages.common import MOST_ROWS
 from tare.site.pages.records import find_record, find_stored_trace
 from tare.site.questions import Scope
 from tare.site.render import NAVIGATION, STATIC, file_of, page_html, static_file
@@ -22,6 +23,8 @@ from tare.system.home import make_folder
 # Pages of a record and of a series are many; the others are written all.
 MOST_PAGES = 20_000
 RECORDS = "records/"
+# There are no further parts of a table in files.
+WHOLE = {"rows": str(MOST_ROWS)}
 
 
 def export_site(
@@ -60,7 +63,7 @@ def _page_of(scope: Scope, path: str) -> Page:
     for pattern, page_of in PAGES.items():
         regex, _, _ = compile_path(pattern)
         if match := regex.match("/" + path):
-            return page_of(scope, {}, match.groupdict())
+            return page_of(scope, WHOLE, match.groupdict())
     raise LookupError(f"there is no page {path}")
 
 

@@ -26,7 +26,7 @@ class Scope(NamedTuple):
     project: str | None = None
     commits: str = ""
 
-    def of(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
+    def of(self, table: sa.FromClause) -> list[sa.ColumnElement[bool]]:
         return [] if self.project is None else [table.c.project == self.project]
 
     def commit_address(self, commit: str) -> str:
@@ -81,6 +81,19 @@ def series_rows(
         conditions.append(SERIES.c.workload.contains(contains, autoescape=True))
     order = (SERIES.c.workload, SERIES.c.mode, SERIES.c.ladder, SERIES.c.machine, SERIES.c.rung)
     return scope.rows(sa.select(SERIES).where(*conditions).order_by(*order).limit(limit).offset(offset))
+
+
+def measured_by_both(scope: Scope, a: str, b: str) -> list[Any]:
+    """The cases that two machines have measured for a project, with the newest gross of either."""
+    one, other = SERIES.alias("a"), SERIES.alias("b")
+    same = sa.and_(other.c.family == one.c.family, other.c.project == one.c.project, other.c.machine == b)
+    sides = [
+        table.c[name].label(f"{side}_{name}")
+        for side, table in (("a", one), ("b", other))
+        for name in ("id", "gross", "parity")
+    ]
+    statement = sa.select(one.c.workload, one.c.rung, one.c.ladder, *sides).join_from(one, other, same)
+    return scope.rows(statement.where(one.c.machine == a, one.c.gross > 0, other.c.gross > 0, *scope.of(one)))
 
 
 def ladder_keys(
@@ -167,9 +180,9 @@ def one_run(scope: Scope, id_: str) -> Any | None:
     return next(iter(scope.rows(sa.select(RUNS).where(RUNS.c.id == id_, *scope.of(RUNS)))), None)
 
 
-def records_of_run(scope: Scope, run: str, limit: int = MOST_ROWS) -> list[Any]:
+def records_of_run(scope: Scope, run: str, limit: int, offset: int) -> list[Any]:
     statement = sa.select(RECORDS).where(RECORDS.c.run == run, *scope.of(RECORDS))
-    return scope.rows(statement.order_by(RECORDS.c.workload, RECORDS.c.key).limit(limit))
+    return scope.rows(statement.order_by(RECORDS.c.workload, RECORDS.c.key).limit(limit).offset(offset))
 
 
 def regressions(
@@ -180,6 +193,7 @@ def regressions(
     series: str = "",
     limit: int = 500,
     owner: str = "",
+    offset: int = 0,
 ) -> list[Any]:
     """Regressions with the columns of their series, the newest first."""
     named = [REGRESSIONS.c[name] for name in REGRESSIONS.c.keys()]  # noqa: SIM118 - a collection of columns
@@ -198,7 +212,7 @@ def regressions(
     if owner:
         conditions.append(REGRESSIONS.c.owner == owner)
     order = (REGRESSIONS.c.found.desc(), REGRESSIONS.c.ratio.desc(), REGRESSIONS.c.id)
-    return scope.rows(statement.where(*conditions).order_by(*order).limit(limit))
+    return scope.rows(statement.where(*conditions).order_by(*order).limit(limit).offset(offset))
 
 
 def one_regression(scope: Scope, id_: str) -> Any | None:

@@ -97,6 +97,10 @@ def _one(page_of: Callable[[Scope, str], Page]) -> PageOf:
     return lambda scope, _, parts: page_of(scope, parts["id"])
 
 
+def _paged(page_of: Callable[[Scope, str, Query], Page]) -> PageOf:
+    return lambda scope, query, parts: page_of(scope, parts["id"], query)
+
+
 PAGES: dict[str, PageOf] = {
     "/": _plain(regressions.front_page),
     "/regressions/": _filtered(regressions.list_page),
@@ -104,12 +108,12 @@ PAGES: dict[str, PageOf] = {
     "/workloads/": _filtered(workloads.list_page),
     "/workloads/{id}/": _one(workloads.workload_page),
     "/ladders/{id}/": _one(workloads.ladder_page),
-    "/series/{id}/": lambda scope, query, parts: series.series_page(scope, parts["id"], query),
+    "/series/{id}/": _paged(series.series_page),
     "/records/{id}/": _one(records.record_page),
     "/runs/": _filtered(runs.list_page),
-    "/runs/{id}/": _one(runs.run_page),
+    "/runs/{id}/": _paged(runs.run_page),
     "/machines/": _plain(machines.list_page),
-    "/machines/{id}/": _one(machines.machine_page),
+    "/machines/{id}/": _paged(machines.machine_page),
     "/grid/": _filtered(grid.grid_page),
     "/coverage/": _filtered(coverage.coverage_page),
     "/compare/": _filtered(compare.compare_page),

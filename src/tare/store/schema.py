@@ -116,7 +116,8 @@ records = Table(
     Index("records_by_family", "family", "created"),
     Index("records_by_workload", "workload", "created"),
     Index("records_by_series", "series", "created"),
-    Index("records_by_run", "run", "created"),
+    # With the status, so that the list of the runs is counted from the index alone.
+    Index("records_by_run", "run", "status"),
     Index("records_by_created", "created"),
     Index("records_by_commit", "commit"),
 )
@@ -164,7 +165,7 @@ series = Table(
     Column("unjudged", Boolean, nullable=False),
     Index("series_by_workload", "workload", "mode", "rung"),
     Index("series_by_ladder", "ladder"),
-    Index("series_by_machine", "machine"),
+    Index("series_by_machine", "machine", "family"),
     Index("series_by_last", "last"),
     Index("series_by_unjudged", "unjudged"),
 )

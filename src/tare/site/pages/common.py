@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from tare.cases.case import Case
 from tare.errors import BadInput
@@ -14,7 +15,8 @@ from tare.site.tables import Column
 
 Query = Mapping[str, str]
 MOST_DIGITS = 9
-ROWS = 100
+# Rows of a page of a long table, and of one that an address may ask for.
+ROWS, MOST_ROWS = 100, 5000
 # How the newest record of a series ended, in one word.
 FIGURE_COLUMNS = (
     Column("gross", "gross", "seconds"),
@@ -34,6 +36,36 @@ def number(query: Query, name: str, usual: int, most: int = 10**MOST_DIGITS) -> 
     if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS or int(text) > most:
         raise BadInput(f"{name} is a whole number of at most {most}, not '{text[:20]}'")
     return int(text)
+
+
+class Portion(NamedTuple):
+    """The rows of one page of a long table. A question asks for one more of them, which tells whether there is a
+    next page."""
+
+    page: int
+    size: int
+
+    @property
+    def limit(self) -> int:
+        return self.size + 1
+
+    @property
+    def offset(self) -> int:
+        return (self.page - 1) * self.size
+
+    def of(self, rows: Sequence[Any]) -> Sequence[Any]:
+        return rows[: self.size]
+
+    def more(self, path: str, query: Query, rows: Sequence[Any]) -> str:
+        """The address of the next page; empty if these rows are the last ones."""
+        if len(rows) <= self.size:
+            return ""
+        return f"{path}?{urlencode({**query, 'page': str(self.page + 1)})}"
+
+
+def portion(query: Query) -> Portion:
+    page, size = number(query, "page", 1, 10**6), number(query, "rows", ROWS, MOST_ROWS)
+    return Portion(max(page, 1), max(size, 1))
 
 
 def chosen_filters(query: Query, names: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import re
 import shlex
 from statistics import geometric_mean
-from typing import Any
 
 from sqlalchemy import or_
 
@@ -15,8 +14,8 @@ from tare.report.changes import changes_view
 from tare.report.numbers import several
 from tare.report.page import PageChart
 from tare.site.page import Filter, Lines, Page, Part, ShownCommand
-from tare.site.pages.common import Query, labels_of, ladder_title
-from tare.site.questions import Scope, series_rows
+from tare.site.pages.common import Query, labels_of, ladder_title, portion
+from tare.site.questions import Scope, measured_by_both
 from tare.site.tables import Column, DataTable
 from tare.store import schema
 from tare.store.baselines import get_baseline, list_baselines
@@ -24,6 +23,7 @@ from tare.store.selection import Selection, find_in_store, newest_of_each_family
 
 # A comparison decodes every record of both sides.
 MOST_RECORDS = 300
+MOST_BARS = 80
 MACHINE, BASELINE = "machine:", "baseline:"
 # Terms by which a database finds records; any other one alone would read all of them.
 INDEXED = re.compile(r"(workload|run|id|commit|tag\.[\w.-]+)=|newest(~\d+)?$")
@@ -47,52 +47,53 @@ def compare_page(scope: Scope, query: Query) -> Page:
         known += [(f"baseline:{each.name}", f"baseline {each.name}") for each in list_baselines(scope.store)]
     choices = (Filter("a", "before", a), Filter("b", "now", b))
     parts: list[Part] = [Lines([f"Each side is one of: {EXAMPLES}."], "faint")]
+    more = ""
     if a and b:
-        parts += (
-            _machines(scope, a, b) if a.startswith(MACHINE) and b.startswith(MACHINE) else _records(scope, a, b)
-        )
+        if a.startswith(MACHINE) and b.startswith(MACHINE):
+            compared, more = _machines(scope, a, b, query)
+        else:
+            compared = _records(scope, a, b)
+        parts += compared
     elif len(known) > 1:
         parts.append(Lines([f"Baselines: {', '.join(text for _, text in known[1:])}"], "faint"))
-    return Page("Compare", "compare/", parts, filters=choices)
+    return Page("Compare", "compare/", parts, filters=choices, more=more)
 
 
-def _machines(scope: Scope, a: str, b: str) -> list[Part]:
-    """The newest figures of the cases that both have measured."""
+def _machines(scope: Scope, a: str, b: str, query: Query) -> tuple[list[Part], str]:
+    """The newest figures of the cases that both have measured, and the address of more of them."""
     labels = labels_of(scope)
     ids = [side.removeprefix(MACHINE) for side in (a, b)]
     for id_ in ids:
         if id_ not in labels:
             raise LookupError(f"there is no machine {id_[:40]}")
-    sides = [{(row.family, row.project): row for row in series_rows(scope, {"machine": id_})} for id_ in ids]
-    rows: list[dict[str, Any]] = []
-    for key, before in sides[0].items():
-        now = sides[1].get(key)
-        if now is None or not (before.gross and now.gross):
-            continue
-        if {before.parity, now.parity} & {"different", "nan"}:
-            continue
-        rows.append(
-            {
-                "workload": before.workload,
-                "rung": before.rung,
-                "settings": ladder_title(before.ladder),
-                "a": before.gross,
-                "b": now.gross,
-                "ratio": before.gross / now.gross,
-                "path": f"workloads/{before.workload}/",
-                "a_path": f"series/{before.id}/",
-                "b_path": f"series/{now.id}/",
-            }
-        )
-    if not rows:
-        return [Lines(["The two have measured no case in common."], "warning")]
-    rows.sort(key=lambda row: -row["ratio"])
-    ratios = [row["ratio"] for row in rows]
+    common = [
+        row for row in measured_by_both(scope, *ids) if not {row.a_parity, row.b_parity} & {"different", "nan"}
+    ]
+    if not common:
+        return [Lines(["The two have measured no case in common."], "warning")], ""
+    common.sort(key=lambda row: row.b_gross / row.a_gross)
+    ratios = [row.a_gross / row.b_gross for row in common]
     faster = sum(ratio > 1 for ratio in ratios)
     texts = [
         f"a is {labels[ids[0]]}, b is {labels[ids[1]]}.",
-        f"b is {geometric_mean(ratios):.3g} times as fast over {several(len(rows), 'case')} (geometric mean; "
+        f"b is {geometric_mean(ratios):.3g} times as fast over {several(len(common), 'case')} (geometric mean; "
         f"{min(ratios):.2g} to {max(ratios):.2g} times), faster on {faster} of them.",
+    ]
+    part = portion(query)
+    shown = common[part.offset :][: part.limit]
+    rows = [
+        {
+            "workload": row.workload,
+            "rung": row.rung,
+            "settings": ladder_title(row.ladder),
+            "a": row.a_gross,
+            "b": row.b_gross,
+            "ratio": row.a_gross / row.b_gross,
+            "path": f"workloads/{row.workload}/",
+            "a_path": f"series/{row.a_id}/",
+            "b_path": f"series/{row.b_id}/",
+        }
+        for row in part.of(shown)
     ]
     figure = {
         "title": "", "subtitle": "", "axes": ["workload"], "missing": [], "command": "",
@@ -100,14 +101,15 @@ def _machines(scope: Scope, a: str, b: str) -> list[Part]:
         "points": [
             {"rung": row["rung"], "at": {"workload": f"{row['workload']} {row['rung']}"},
              "values": {"speedup": [row["ratio"], None, None]}}
-            for row in reversed(rows[:80])
+            for row in reversed(rows[:MOST_BARS])
         ],
     }  # fmt: skip
-    return [
+    parts: list[Part] = [
         Lines(texts),
         PageChart("ratios", "", "gross of the newest records", figure),
         DataTable("ratios", RATIOS, rows),
     ]
+    return parts, part.more("compare/", query, shown)
 
 
 def _records(scope: Scope, a: str, b: str) -> list[Part]:

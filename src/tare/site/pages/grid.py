@@ -4,13 +4,12 @@ from typing import Any
 
 from tare.site.page import Filter, Page
 from tare.site.pages.common import (
-    ROWS,
     Query,
     chosen_filters,
     filters,
     labels_of,
     ladder_title,
-    number,
+    portion,
     status_word,
 )
 from tare.site.questions import Scope, ladder_keys, rows_of_ladders
@@ -38,15 +37,12 @@ def grid_page(scope: Scope, query: Query) -> Page:
         chosen["machine"] = next(iter(labels))
     figure = query.get("figure", "gross")
     figure = figure if figure in FIGURES else "gross"
-    contains, page = query.get("q", ""), number(query, "page", 1, 10**6)
-    keys = ladder_keys(scope, chosen, contains, ROWS + 1, (page - 1) * ROWS)
-    more = ""
-    if len(keys) > ROWS:
-        others = {name: value for name, value in query.items() if name != "page"} | {"page": str(page + 1)}
-        more = "grid/?" + "&".join(f"{name}={value}" for name, value in others.items())
+    contains, part = query.get("q", ""), portion(query)
+    keys = ladder_keys(scope, chosen, contains, part.limit, part.offset)
+    more = part.more("grid/", query, keys)
     others = {name: value for name, value in chosen.items() if name != "machine"}
-    found = rows_of_ladders(scope, keys[:ROWS], others)
-    ladders: dict[tuple[str, str], dict[str, Any]] = {key: {} for key in keys[:ROWS]}
+    found = rows_of_ladders(scope, part.of(keys), others)
+    ladders: dict[tuple[str, str], dict[str, Any]] = {key: {} for key in part.of(keys)}
     for row in found:
         ladders[row.ladder, row.machine][row.rung] = row
     rungs = sorted({row.rung for row in found}, key=lambda rung: (rung != "eager", rung))

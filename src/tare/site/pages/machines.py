@@ -4,7 +4,7 @@ from typing import Any
 
 from tare.report.view import View
 from tare.site.page import Page, PageLink, Part
-from tare.site.pages.common import FIGURE_COLUMNS, ladder_title, status_word
+from tare.site.pages.common import FIGURE_COLUMNS, Query, ladder_title, portion, status_word
 from tare.site.questions import Scope, machines, series_rows
 from tare.site.tables import Column, DataTable
 from tare.store import schema
@@ -42,10 +42,12 @@ def list_page(scope: Scope) -> Page:
     return Page("Machines", "machines/", [DataTable("machines", LIST, rows, empty="no machine")])
 
 
-def machine_page(scope: Scope, id_: str) -> Page:
+def machine_page(scope: Scope, id_: str, query: Query) -> Page:
     found = next((row for row in machines(scope) if row.id == id_), None)
     if found is None:
         raise LookupError(f"there is no machine {id_[:40]}")
+    part = portion(query)
+    measured = series_rows(scope, {"machine": id_}, limit=part.limit, offset=part.offset)
     rows = [
         {
             **{name: getattr(row, name) for name in ("workload", "rung", "rounds", "parity", "last")},
@@ -55,7 +57,9 @@ def machine_page(scope: Scope, id_: str) -> Page:
             "path": f"series/{row.id}/",
             "workload_path": f"workloads/{row.workload}/",
         }
-        for row in series_rows(scope, {"machine": id_})
+        for row in part.of(measured)
     ]
     parts: list[Part] = [View().facts(found.facts), DataTable("series", SERIES, rows, "What it has measured")]
-    return Page(found.label, f"machines/{id_}/", parts, crumbs=[PageLink("machines", "machines/")])
+    path = f"machines/{id_}/"
+    more = part.more(path, query, measured)
+    return Page(found.label, path, parts, crumbs=[PageLink("machines", "machines/")], more=more)

@@ -1,6 +1,7 @@
 """What got slower: the front page, the list, and one regression with what people say of it."""
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from tare.cases.case import Case
@@ -8,7 +9,7 @@ from tare.errors import BadInput
 from tare.guard.metrics import METRICS, get_metric
 from tare.report.numbers import change_text, several
 from tare.site.page import Filter, Form, Lines, Page, PageLink, Part, ShownCommand
-from tare.site.pages.common import Query, labels_of, number
+from tare.site.pages.common import Query, labels_of, number, portion
 from tare.site.questions import COMMIT, Scope, one_regression, regressions, totals
 from tare.site.tables import Column, DataTable
 from tare.store.regressions import STATES, notes_of
@@ -49,7 +50,10 @@ def front_page(scope: Scope) -> Page:
 def list_page(scope: Scope, query: Query) -> Page:
     days = number(query, "days", WEEK, 3650)
     state, workload, owner = (query.get(name, "") for name in ("state", "workload", "owner"))
-    rows = regressions(scope, state=state, days=days, workload=workload, owner=owner)
+    part = portion(query)
+    rows = regressions(
+        scope, state=state, days=days, workload=workload, owner=owner, limit=part.limit, offset=part.offset
+    )
     periods = [(str(count), f"the last {count} days") for count in (1, WEEK, 30, 365)]
     choices = (
         Filter("days", "found in", str(days), periods),
@@ -57,10 +61,12 @@ def list_page(scope: Scope, query: Query) -> Page:
         Filter("workload", "workload", workload),
         Filter("owner", "owner", owner),
     )
-    return Page("What got slower", "regressions/", [_table(scope, rows, "regressions")], filters=choices)
+    table = _table(scope, part.of(rows), "regressions")
+    more = part.more("regressions/", query, rows)
+    return Page("What got slower", "regressions/", [table], filters=choices, more=more)
 
 
-def regression_rows(scope: Scope, rows: list[Any]) -> list[dict[str, Any]]:
+def regression_rows(scope: Scope, rows: Sequence[Any]) -> list[dict[str, Any]]:
     labels = labels_of(scope)
     notes = notes_of(scope.store, [row.id for row in rows])
     return [
@@ -88,7 +94,7 @@ def regression_rows(scope: Scope, rows: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _table(scope: Scope, rows: list[Any], name: str) -> DataTable:
+def _table(scope: Scope, rows: Sequence[Any], name: str) -> DataTable:
     return DataTable(name, COLUMNS, regression_rows(scope, rows), empty="no regression fits")
 
 

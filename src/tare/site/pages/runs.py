@@ -3,7 +3,7 @@
 from typing import Any
 
 from tare.site.page import Page, PageLink, Part
-from tare.site.pages.common import FIGURE_COLUMNS, ROWS, Query, ladder_title, number
+from tare.site.pages.common import FIGURE_COLUMNS, Query, ladder_title, portion
 from tare.site.questions import Scope, one_run, records_of_run, runs
 from tare.site.tables import Column, DataTable
 from tare.store import schema
@@ -29,10 +29,10 @@ RECORDS = (
 
 
 def list_page(scope: Scope, query: Query) -> Page:
-    page = number(query, "page", 1, 10**6)
-    rows = [_run(row) for row in runs(scope, ROWS + 1, (page - 1) * ROWS)]
-    more = f"runs/?page={page + 1}" if len(rows) > ROWS else ""
-    return Page("Runs", "runs/", [DataTable("runs", RUNS, rows[:ROWS], empty="no run")], more=more)
+    part = portion(query)
+    rows = runs(scope, part.limit, part.offset)
+    table = DataTable("runs", RUNS, [_run(row) for row in part.of(rows)], empty="no run")
+    return Page("Runs", "runs/", [table], more=part.more("runs/", query, rows))
 
 
 def _run(row: Any) -> dict[str, Any]:
@@ -50,8 +50,9 @@ def _run(row: Any) -> dict[str, Any]:
     }
 
 
-def run_page(scope: Scope, id_: str) -> Page:
-    row, found = one_run(scope, id_), records_of_run(scope, id_)
+def run_page(scope: Scope, id_: str, query: Query) -> Page:
+    part = portion(query)
+    row, found = one_run(scope, id_), records_of_run(scope, id_, part.limit, part.offset)
     if row is None and not found:
         raise LookupError(f"there is no run {id_[:40]}")
     records = [
@@ -66,7 +67,7 @@ def run_page(scope: Scope, id_: str) -> Page:
             "path": f"records/{each.id}/",
             "series_path": f"series/{each.series}/" if each.series else "",
         }
-        for each in found
+        for each in part.of(found)
     ]
     parts: list[Part] = [DataTable("records", RECORDS, records)]
     skipped = row.skipped if row is not None else []
@@ -74,4 +75,6 @@ def run_page(scope: Scope, id_: str) -> Page:
         columns = (Column("key", "case", "key"), Column("cause", "cause", "word"), Column("reason", "reason"))
         parts.append(DataTable("skipped", columns, skipped, "Skipped, and why"))
     name = row.name if row is not None else "imported records"
-    return Page(f"Run {id_}: {name}", f"runs/{id_}/", parts, crumbs=[PageLink("runs", "runs/")])
+    path = f"runs/{id_}/"
+    more = part.more(path, query, found)
+    return Page(f"Run {id_}: {name}", path, parts, crumbs=[PageLink("runs", "runs/")], more=more)
