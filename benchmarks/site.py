@@ -1,4 +1,5 @@
-"""How long the site takes for each page, over a store of many records: python -m benchmarks.site --help."""
+"""How long the site takes for each page, over a store of a million records, made for it:
+python -m benchmarks.site --store FILE|URL --json results/site/pages.json."""
 
 import argparse
 import json
@@ -76,6 +77,19 @@ def measure(store: Any, repeats: int) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
+def pages_table(document: dict[str, Any]) -> str:
+    """What docs/team.md shows: a row for each page, the databases side by side."""
+    kinds = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+    shown = [kind for kind in kinds if kind in document]
+    lines = ["| page | " + " | ".join(f"{kinds[kind]}, ms | worst" for kind in shown) + " | kB |"]
+    lines.append("| --- |" + " ---: | ---: |" * len(shown) + " ---: |")
+    for name, figures in document[shown[0]]["pages"].items():
+        times = [document[kind]["pages"][name] for kind in shown]
+        cells = [f"{each['median_ms']:.0f} | {each['worst_ms']:.0f}" for each in times]
+        lines.append(f"| {name} | {' | '.join(cells)} | {figures['bytes'] / 1e3:.0f} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True, help="a file or a database URL; filled if it is empty")
@@ -109,6 +123,7 @@ def main() -> None:
         times = f"{figures['median_ms']:8.1f} ms, worst {figures['worst_ms']:8.1f} ms"
         print(f"{name:28} {times}  {figures['bytes']:9,} B")
     if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         known = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
         known[dialect] = {"records": records, "machine": f"{platform.machine()}, 2 cores", "pages": pages}
         arguments.json.write_text(json.dumps(known, indent=1) + "\n")

@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
         "rungs": "cases records workloads protocol measure system",
         "worker": "cases records workloads protocol measure rungs system",
         "store": "cases records system",
-        "execute": "cases records workloads protocol measure rungs worker system",
+        "execute": "cases records stats workloads protocol measure rungs worker system",
         "trace": "records stats system",
         "findings": "records trace system",
         "guard": "cases records stats store execute system",

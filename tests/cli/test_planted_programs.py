@@ -1,5 +1,5 @@
-"""tare prove and tare frames with programs that are not there, say nothing or say nonsense: one line for each, and
-nothing lost of the others."""
+"""tare train --prove and tare frames with programs that are not there, say nothing or say nonsense: one line for
+each, and nothing lost of the others."""
 
 import json
 import signal
@@ -54,7 +54,7 @@ def test_frames_says_of_each_rung_what_failed_and_counts_the_others(home: Path, 
 @pytest.mark.full
 def test_prove_says_of_each_rung_what_failed(home: Path) -> None:
     rungs = "planted_absent,planted_refusing,planted_silent,planted_babbling,eager"
-    asked = ("prove", "mlp", "--rung", rungs, "--device", "cpu", "--steps", "2", "--json")
+    asked = ("train", "mlp", "--rung", rungs, "--device", "cpu", "--prove", "2", "--json")
     done = planted_tare(home, *asked, TARE_PLUGINS=PLUGINS)
     assert done.returncode == 1, done.stderr
     curves = json.loads(done.stdout)["curves"]
@@ -71,7 +71,7 @@ def test_prove_says_of_each_rung_what_failed(home: Path) -> None:
 
 @pytest.mark.full
 def test_a_reference_that_fails_is_said_of_its_cases_and_the_others_go_on(home: Path) -> None:
-    asked = ("prove", "planted_no_reference", "--rung", "eager,torchscript", "--device", "cpu", "--steps", "2")
+    asked = ("train", "planted_no_reference", "--rung", "eager,torchscript", "--device", "cpu", "--prove", "2")
     done = planted_tare(home, *asked, "--batch", "32,16", TARE_PLUGINS=PLUGINS)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -87,7 +87,7 @@ def test_a_reference_that_fails_is_said_of_its_cases_and_the_others_go_on(home: 
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_proof_shows_the_curves_that_are_there(home: Path, number: signal.Signals) -> None:
-    asked = ("prove", "mlp", "--rung", "eager,planted_hanging", "--device", "cpu", "--steps", "2", "--json")
+    asked = ("train", "mlp", "--rung", "eager,planted_hanging", "--device", "cpu", "--prove", "2", "--json")
     running = start_tare(home, *asked, plugins=PLUGINS)
     wait_until((home / "begun").exists)
     family = psutil.Process(running.pid).children(recursive=True)

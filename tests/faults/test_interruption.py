@@ -21,6 +21,7 @@ from commandline import Tare, planted_environment, start_tare, wait_until
 from stored_rounds import stored_rounds
 
 from tare.execute.executor import WAITING
+from tare.store.database import Store
 from tare.system.locks import machine_lock
 
 # Rounds long enough to be met by a signal, and few, so that the test is short.
@@ -146,9 +147,12 @@ def test_kill_9_of_the_fork_server_costs_one_round(home: Path) -> None:
 @pytest.mark.full
 def test_a_full_disk_keeps_the_round_elsewhere(home: Path, tare: Tare) -> None:
     home.mkdir()
+    with Store(str(home / "records.db")):
+        # Enough for the tables, and not for the rounds.
+        limit = (home / "records.db").stat().st_size + 50_000
 
     def small_files_only() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     running = start_tare(home, *ARGS, preexec_fn=small_files_only)
     _, stderr = running.communicate(timeout=120)

@@ -4,7 +4,7 @@ beside."""
 from operator import attrgetter
 
 import pytest
-from curves import STEPS, native_cases, training_case
+from curves import STEPS, digits_of, native_cases, training_case
 
 from tare.cases.case import Case, Precision
 from tare.cases.options import Options
@@ -18,7 +18,7 @@ DECIDED = {"resnet50": 5}
 
 
 def follow(executor: LocalExecutor, case: Case) -> None:
-    curve = follow_curve(executor, case, "digits", STEPS, OPTIONS)
+    curve = follow_curve(executor, case, digits_of(executor, case), OPTIONS)
     assert curve.failure is None, curve.failure
     assert len(curve.losses) == STEPS
     assert curve.parity.status == "same", curve.parity

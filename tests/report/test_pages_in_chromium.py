@@ -11,10 +11,12 @@ import pytest
 from browser import CHROMIUM, WatchedPage, browser, window
 from builders import make_case, make_record
 from commandline import tare
+from trainings import SEEDS, make_training
 
 from tare.guard.history import HistoryPoint, make_history
 from tare.records.record import Record
 from tare.report.history import chart_html
+from tare.report.training import training_page
 from tare.report.web.report_page import make_report_content, report_html
 from tare.workloads import get_workload
 
@@ -67,7 +69,18 @@ def history_page(folder: Path) -> Path:
     return page
 
 
-PAGES = {"report": report_page, "explanation": explanation_page, "history": history_page}
+def training_html(folder: Path) -> Path:
+    page = folder / "training.html"
+    page.write_text(training_page(make_training({"eager": SEEDS, "libtorch": SEEDS, "vendor": SEEDS})))
+    return page
+
+
+PAGES = {
+    "report": report_page,
+    "explanation": explanation_page,
+    "history": history_page,
+    "training": training_html,
+}
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +123,15 @@ def options(select: Any) -> list[str]:
 def test_every_chart_draws_whatever_is_chosen(pages: dict[str, Path], opened: Any) -> None:
     chosen = set[str]()
     with window(opened) as watched:
-        watched.page.goto(pages["report"].as_uri())
-        for figure in figures(watched):
-            for name in choose_everything(figure):
-                chosen.add(name)
-                assert figure.locator(".chart svg.main-svg").count(), name
+        for page in (pages["report"], pages["training"]):
+            watched.page.goto(page.as_uri())
+            for figure in figures(watched):
+                for name in choose_everything(figure):
+                    chosen.add(name)
+                    assert figure.locator(".chart svg.main-svg").count(), name
         assert watched.errors == []
     expected = {"curves", "map", "bars", "time of a step (gross)", "width", "batch", "vendor", "batch 8, width 64"}
+    expected |= {"test accuracy", "training accuracy", "test loss", "training loss"}
     assert expected <= chosen
 
 

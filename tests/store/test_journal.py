@@ -141,3 +141,21 @@ def test_a_damaged_row_is_bad_input_that_names_the_row(store: Store) -> None:
         connection.exec_driver_sql("UPDATE documents SET document = '\u00ff{'")
     with pytest.raises(BadInput, match=r"record record000001 in .* is not a record"):
         resume(store, "mark")
+
+
+def test_dropped_rounds_are_gone_and_may_come_again(store: Store) -> None:
+    """A ladder that begins anew on another machine: of other cases and of a search, everything stays."""
+    journal = begin(store, "plan", "mark", [])
+    for case in (A, B):
+        journal.add_round(case, make_round(0, node="node-1"))
+    journal.add_round(A, make_round(1, node="node-1"))
+    journal.add_point(A, make_round(0))
+    journal.drop_rounds([A])
+    assert (journal.rounds(A), len(journal.rounds(B))) == ([], 1)
+    journal.add_round(A, make_round(0, node="node-2"))
+    again = StoreJournal(store, journal.run)
+    again.load()
+    assert [round_.node for round_ in again.rounds(A)] == ["node-2"]
+    assert [round_.node for round_ in again.rounds(B)] == ["node-1"]
+    assert again.point(A) is not None
+    journal.drop_rounds([make_case(batch=99)])

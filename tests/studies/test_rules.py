@@ -436,5 +436,5 @@ def test_a_wrong_rule_is_one_line(table: dict[str, Any], message: str) -> None:
 
 def test_the_set_of_rules_is_closed() -> None:
     assert sorted(RULES) == [
-        "coverage", "depth", "each", "fails", "mixed", "mpe", "ratio", "share", "trend", "value",
+        "accuracy", "coverage", "depth", "each", "fails", "mixed", "mpe", "ratio", "share", "trend", "value",
     ]  # fmt: skip

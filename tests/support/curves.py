@@ -5,10 +5,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from tare.cases.case import Case
+from tare.cases.options import Options
+from tare.execute.batches import TrainingData
+from tare.execute.executor import LocalExecutor
+from tare.protocol.jobs import BatchSource
 from tare.rungs import all_rungs
 from tare.rungs.native.rung import NativeRung
 from tare.rungs.registry import every_name, split_name
 from tare.workloads import get_workload
+from tare.workloads.datasets import ChosenData
 
 STEPS = 50
 # Sizes that fit pictures of 8x8 with ten classes, and the batch.
@@ -24,6 +29,11 @@ def training_case(workload: str, rung: str, **fields: Any) -> Case:
     batch, sizes = FITTING[workload]
     sizes = {**get_workload(workload).defaults, **sizes}
     return Case(workload=workload, rung=rung, mode="train", optimizer="sgd", batch=batch, sizes=sizes, **fields)
+
+
+def digits_of(executor: LocalExecutor, case: Case, steps: int = STEPS) -> BatchSource:
+    """The batches of some steps on scikit-learn's digits."""
+    return TrainingData(executor, case, ChosenData("digits"), Options()).of_steps(steps)
 
 
 def native_cases(**fields: Any) -> Iterator[Case]:

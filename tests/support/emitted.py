@@ -17,6 +17,7 @@ from tare.rungs.native import toolchain
 from tare.rungs.torch.numerics import pin_flags
 from tare.rungs.vendor.emission.layers import LayerFunction
 from tare.rungs.vendor.emission.project import ProjectFacts, write_project
+from tare.rungs.vendor.fusion.build import TARGETS
 from tare.worker.reference import make_reference, widen_reference
 from tare.workloads import get_workload
 
@@ -64,8 +65,8 @@ def emit(
     return Emitted(project, write_project(stage, reference, about, project), reference)
 
 
-def write_source(source: str, library: Path) -> None:
-    library.with_suffix(".cpp").write_text(source)
+def write_source(source: str, device: str, folder: Path) -> None:
+    (folder / TARGETS[device].source).write_text(source)
 
 
 def build(project: Path) -> Path:

@@ -223,3 +223,10 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "multi-head": lambda: nn.TransformerEncoderLayer(WIDTH, 2, 16, dropout=0.0, batch_first=True, norm_first=True),
     **{name: partial(Function, function) for name, function in functions().items()},
 }  # fmt: skip
+
+# Every kind of kernel and of call once, for half precisions.
+HALF = (
+    "causal layer", "embeddings", "tied", "rms norm", "bags", "images", "signals", "softmax of columns",
+    "in double", "the two largest", "means of groups", "places of the largest", "images by any window",
+    "resampled", "padding",
+)  # fmt: skip

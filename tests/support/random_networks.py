@@ -3,6 +3,7 @@ attention, embeddings, pooling, residual and concatenating branches, at odd size
 correct rung the same on all of them."""
 
 import random
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -29,6 +30,12 @@ AVERAGE_POOLS = {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d}
 ADAPTIVE_POOLS = {1: nn.AdaptiveAvgPool1d, 2: nn.AdaptiveAvgPool2d, 3: nn.AdaptiveAvgPool3d}
 
 FAMILIES = ("image", "image", "image", "signal", "volume", "sequence", "tokens", "features")
+
+
+# Why the vendor rung refuses some of these networks.
+NOT_LOWERED = re.compile(
+    r"over 3 dimensions|operator aten\.(\w*pool\w*|\w*3d\w*|_thnn\w*|gru|rnn_\w+|lstm)|cannot be traced"
+)
 
 
 class Residual(nn.Module):  # type: ignore[misc]

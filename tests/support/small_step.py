@@ -57,8 +57,11 @@ def prove(
     precision: Precision = "fp32",
     device: str = "cpu",
     learning_rate: float = 0.01,
+    kernels: str = "",
+    layouts: tuple[str, ...] = ("contiguous", "channels-last"),
 ) -> Parity:
-    """The parity of outputs, or of losses, gradients and updates."""
+    """The parity of outputs, or of losses, gradients and updates. `kernels` names the kind of device that kernels
+    are generated for, where it is not the one that the reference is computed on."""
     workload = Workload(
         name="small",
         definition=SmallWorkload(make, shape),
@@ -66,10 +69,10 @@ def prove(
         task="",
         source="",
         batch=4,
-        layouts=("contiguous", "channels-last"),
+        layouts=layouts,
         learning_rate=learning_rate,
     )
-    return prove_workload(workload, mode, layout, folder, program, precision, device)
+    return prove_workload(workload, mode, layout, folder, program, precision, device, kernels=kernels)
 
 
 def prove_workload(
@@ -81,6 +84,7 @@ def prove_workload(
     precision: Precision = "fp32",
     device: str = "cpu",
     smoke: bool = False,
+    kernels: str = "",
 ) -> Parity:
     trains = mode == "train"
     sizes = workload.smoke_sizes if smoke else workload.defaults
@@ -99,7 +103,8 @@ def prove_workload(
     numerics = PRECISIONS[precision]
     moved = [move(batch, "cpu", numerics, case.layout) for batch in make_batches(workload, case.batch, sizes)]
     rate = learning_rate_of(workload, case) if trains else 0.0
-    plan = lower(workload, case, moved[0], numerics.storage, numerics.autocast, rate)
+    lowered = msgspec.structs.replace(case, device=kernels) if kernels else case
+    plan = lower(workload, lowered, moved[0], numerics.storage, numerics.autocast, rate)
     plan.write(folder, [flat_tensors(batch, trains) for batch in moved])
     evidence = run(case, folder, program)
     with judging(workload, reference_case(case)) as judge:

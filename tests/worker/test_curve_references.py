@@ -11,12 +11,13 @@ from tare.execute.curves import follow_curve
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import make_launcher
 from tare.measure.parity import Reference, save_reference
-from tare.protocol.jobs import CurveJob, Job, ReferenceJob
+from tare.protocol.jobs import BatchSource, CurveJob, Job, ReferenceJob
 from tare.protocol.messages import Done
 from tare.records.record import Failure
 from tare.worker.staging import write_evidence
 
 CASES = [make_case(rung=rung, mode="train", optimizer="sgd") for rung in ("eager", "torchscript")]
+BATCHES = BatchSource(folder="data", orders=("order",), input=(8, 64), target=(8,))
 LATE = Failure(cause="timeout", message="stopped after 9 s")
 
 
@@ -42,7 +43,7 @@ class Pretending(LocalExecutor):
 
 def test_a_reference_that_fails_is_made_once_and_no_rung_is_run_for_nothing(tmp_path: Path) -> None:
     executor = Pretending(tmp_path, False)
-    curves = [follow_curve(executor, case, "digits", 1, Options()) for case in CASES]
+    curves = [follow_curve(executor, case, BATCHES, Options()) for case in CASES]
     said = ("unchecked", "the reference failed: timeout, stopped after 9 s")
     assert [(curve.parity.status, curve.parity.reason) for curve in curves] == [said, said]
     assert [curve.failure for curve in curves] == [None, None]
@@ -51,7 +52,7 @@ def test_a_reference_that_fails_is_made_once_and_no_rung_is_run_for_nothing(tmp_
 
 def test_errors_that_cannot_be_widened_are_named_beside_the_verdict(tmp_path: Path) -> None:
     executor = Pretending(tmp_path, True)
-    curves = [follow_curve(executor, case, "digits", 1, Options()) for case in CASES]
+    curves = [follow_curve(executor, case, BATCHES, Options()) for case in CASES]
     why = "judged by one run of eager, since more failed: timeout, stopped after 9 s"
     assert [(curve.parity.status, curve.parity.reason) for curve in curves] == [("different", why)] * 2
     assert sum(isinstance(job, ReferenceJob) and job.widen for job in executor.jobs) == 1

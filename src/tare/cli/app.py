@@ -16,6 +16,7 @@ from tare.cli import (
     emit,
     env,
     explain,
+    fleet,
     machine,
     measure,
     records,
@@ -24,6 +25,7 @@ from tare.cli import (
     store,
     study,
     team,
+    train,
 )
 from tare.cli.help import GroupedHelp, PlainHelp
 from tare.cli.streams import prepare_streams, silence
@@ -56,7 +58,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 VERBS: dict[str, dict[str, Callable[..., Any]]] = {
-    "Measure": {"run": measure.run, "prove": measure.prove, "coverage": measure.coverage},
+    "Measure": {"run": measure.run, "train": train.train, "coverage": measure.coverage},
     "Explain": {
         "explain": explain.explain,
         "diff": explain.diff,
@@ -104,6 +106,7 @@ for _panel, _verbs in VERBS.items():
         app.command(_name, cls=PlainHelp, rich_help_panel=_panel)(_saying_interruptions(_function))
 app.add_typer(baseline.app, name="baseline", rich_help_panel="Guard")
 app.add_typer(env.app, name="env", rich_help_panel="Machine")
+app.add_typer(fleet.app, name="fleet", rich_help_panel="Team")
 app.add_typer(store.app, name="store", rich_help_panel="Records")
 app.add_typer(serve.app, name="serve", rich_help_panel="Team")
 app.add_typer(study.app, name="study", rich_help_panel="Measure")

@@ -1,10 +1,18 @@
-"""tare run, prove and coverage: measure workloads, train them on real data, count what of torch they call."""
+"""tare run and coverage: measure workloads, count what of torch they call."""
 
-from functools import partial
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tare.cli.fleet import (
+    CalibratedOption,
+    DriftOption,
+    JobsPerNodeOption,
+    NodeOption,
+    OnOption,
+    read_fleet_target,
+)
 from tare.cli.options import (
     MEASURING,
     ColumnsOption,
@@ -25,7 +33,11 @@ from tare.cli.options import (
     target_argument,
     whole_numbers,
 )
-from tare.errors import BadInput, Interrupted
+from tare.errors import BadInput
+
+if TYPE_CHECKING:
+    from tare.cases.plan import Plan
+    from tare.commands.fleet import FleetTarget
 
 
 @option_groups(grid=grid_options("default: the ladder; for a group, eager"), measuring=MEASURING)
@@ -45,6 +57,11 @@ def run(
         list[str] | None,
         typer.Option(metavar="N,N", help="Exit statuses besides 0 that are no failure of a command."),
     ] = None,
+    on: OnOption = None,
+    jobs_per_node: JobsPerNodeOption = None,
+    node: NodeOption = None,
+    calibrated: CalibratedOption = True,
+    drift: DriftOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -58,6 +75,7 @@ def run(
     from tare.report.ladder import read_columns
     from tare.workloads.commands import allow_statuses, is_command
 
+    target = read_fleet_target(on, jobs_per_node, node, calibrated, drift)
     name_environments(env)
     wanted = read_columns(columns) if columns is not None else ()
     plan = read_targets(targets, make_table(grid, auto=True))
@@ -69,6 +87,11 @@ def run(
         raise BadInput("--allow-exit is for a command: tare run --allow-exit 1 -- COMMAND ARGUMENT...")
     if "memory" in measuring:
         measuring["memory"] *= 2**20
+    if target is not None:
+        refused = {"--dry-run": dry_run, "--recorded": recorded, "--env": env, "--jobs": "jobs" in measuring}
+        return _run_on_fleet(
+            target, plan, measuring, quick, store, tag, resume, fail_fast, refused, wanted, as_json
+        )
     session = Session(plan, measuring, quick, store, show_progress=not as_json, tags=read_tags(tag or []))
     if dry_run and resume:
         raise BadInput("--dry-run does not know what an interrupted run has measured: leave out --resume")
@@ -81,38 +104,36 @@ def run(
     return result.exit_code
 
 
-@option_groups(
-    grid=grid_options(
-        "default: every one that trains", "device precision batch size layout optimizer threads",
-        batch="Batch sizes (default: 16).",
-    )
-)  # fmt: skip
-def prove(
-    workload: Annotated[str, target_argument("WORKLOAD")],
-    grid: dict[str, Any],
-    steps: Annotated[int, typer.Option(min=1, max=10_000, help="Training steps, each of its own batch.")] = 50,
-    data: Annotated[str, typer.Option(help="digits (scikit-learn's handwritten digits).")] = "digits",
-    timeout: Annotated[float, typer.Option(help="Seconds after which a worker is killed.")] = 900.0,
-    as_json: JsonOption = False,
+def _run_on_fleet(
+    target: "FleetTarget",
+    plan: "Plan",
+    measuring: dict[str, Any],
+    quick: bool,
+    store: str | None,
+    tag: list[str] | None,
+    resume: bool,
+    fail_fast: bool,
+    refused: dict[str, Any],
+    columns: Sequence[str],
+    as_json: bool,
 ) -> int:
-    """Train on real data on every rung, and compare the losses.
+    from tare.commands.fleet import FleetSession
+    from tare.records.tags import read_tags
+    from tare.workloads.commands import is_command
 
-    Each step's loss is compared with that of eager in float64.
-    """
-    from tare.cases.options import make_options
-    from tare.commands.prove import prove_curves
-    from tare.report.curves import curves_view
-    from tare.report.overview import skipped_view
-    from tare.report.terminal import make_console
-
-    options = make_options({"timeout": timeout})
-    with make_console(stderr=True).status("") as status:
-        proof = prove_curves(workload, make_table(grid), data, steps, options, status.update)
-    views = partial(curves_view, proof.curves, data, steps), partial(skipped_view, proof.skipped)
-    print_result(as_json, proof, *views)
-    if proof.interrupted:
-        raise Interrupted("the curves that are complete are shown, the others are missing")
-    return proof.exit_code
+    for option, given in refused.items():
+        if given:
+            remedy = ": with --on it is --jobs-per-node" if option == "--jobs" else " and --on do not go together"
+            raise BadInput(option + remedy)
+    if any(is_command(name) for grid in plan.grids for name in grid.workload):
+        raise BadInput("a command is measured on this machine: leave out --on")
+    session = FleetSession(plan, measuring, quick, store, show_progress=not as_json, tags=read_tags(tag or []))
+    result = session.run_on(target, resume, fail_fast)
+    if as_json:
+        print_json(result.document())
+    else:
+        result.render(columns)
+    return result.exit_code
 
 
 def coverage(

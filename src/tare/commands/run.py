@@ -196,9 +196,7 @@ class Session:
             session = stack.enter_context(self._open(progress))
             executor, probed, _, expansion = session
             planned = [*expansion.cases, *expansion.searched]
-            if self._quick and {case.rung for case in planned} == {"eager"} and not self._parity_given:
-                # Eager is not compared with itself: the float64 reference would take longer than all the rest.
-                self._options = msgspec.structs.replace(self._options, parity=False)
+            self._drop_needless_parity(planned)
             identity = self._identity(expansion, probed.environment, recorded)
             journal = resume_run(store, identity) if resume else None
             if journal is None:
@@ -236,6 +234,11 @@ class Session:
                 result.recorded = count_reused(reused, result.planned)
             progress.rounds_ended()
             yield result, session
+
+    def _drop_needless_parity(self, planned: Sequence[Case]) -> None:
+        """Eager is not compared with itself: the float64 reference would take longer than all the rest."""
+        if self._quick and {case.rung for case in planned} == {"eager"} and not self._parity_given:
+            self._options = msgspec.structs.replace(self._options, parity=False)
 
     def _open(self, progress: Progress, preload: bool = True) -> contextlib.AbstractContextManager[PlanSession]:
         isolation, build = self._options.isolation, not self._quick

@@ -53,6 +53,7 @@ PARITY_BUDGET_S = 1.0
 WAITING = "waiting for another tare"
 
 OnStage = Callable[[str], None]
+OnMessage = Callable[[Message], None]
 
 
 class Executor(Protocol):
@@ -116,10 +117,16 @@ class LocalExecutor:
         return probed
 
     def ask(
-        self, job: Job, answer: type[Answer], options: Options, launcher: Launcher | None = None
+        self,
+        job: Job,
+        answer: type[Answer],
+        options: Options,
+        launcher: Launcher | None = None,
+        on_message: OnMessage = lambda _: None,
     ) -> Answer | Failure:
-        """The message that answers a job other than a round (at least `Done`), or why there is none."""
-        return answer_of(self._run(job, options, launcher), answer)
+        """The message that answers a job other than a round (at least `Done`), or why there is none. `on_message`
+        is called with each as it comes."""
+        return answer_of(self._run(job, options, launcher, hear=on_message), answer)
 
     def request(
         self, job: Job, answer: type[Answer], options: Options, launcher: Launcher | None = None
@@ -204,9 +211,8 @@ class LocalExecutor:
         case: Case,
         options: Options,
         variables: dict[str, str] | None = None,
-        data: str = "",
-        steps: int = 0,
         dropout: bool = True,
+        learning_rate: float | None = None,
     ) -> RungWorker | Failure:
         """A Python worker, or the rung's executable with its files staged. A build that failed is not tried again
         in this run."""
@@ -222,7 +228,7 @@ class LocalExecutor:
         except TareError as error:
             self._failed_builds[key] = error
             return Failure(cause="not-installed", message=str(error), stage="build")
-        job = self._stage_job(rung.staged_as(case), data, steps, dropout)
+        job = self._stage_job(rung.staged_as(case), dropout, learning_rate)
         staged = self.run_once(job, options)
         if isinstance(staged, Failure):
             return staged
@@ -310,10 +316,10 @@ class LocalExecutor:
         is_named = bool(environment_name(case.rung))
         return environment_launcher(case.rung, variables) if is_named or self._python == sys.executable else None
 
-    def _stage_job(self, case: Case, data: str = "", steps: int = 0, dropout: bool = True) -> StageJob:
-        kind = f"stage-{data}-{steps}" if steps else "stage"
+    def _stage_job(self, case: Case, dropout: bool = True, learning_rate: float | None = None) -> StageJob:
+        kind = "stage" if learning_rate is None else f"stage-{learning_rate:g}"
         folder = self.folder(kind if dropout else f"{kind}-without-dropout", case)
-        return StageJob(case=case, folder=str(folder), data=data, steps=steps, dropout=dropout)
+        return StageJob(case=case, folder=str(folder), learning_rate=learning_rate, dropout=dropout)
 
     def _round_job(self, case: Case, index: int, options: Options, reference: str | None) -> RoundJob:
         if case.rung == COMMAND:
@@ -361,9 +367,15 @@ class LocalExecutor:
         return msgspec.structs.replace(round_, build_s=None, prepare_s=None) if is_command else round_
 
     def _run(
-        self, job: Job, options: Options, launcher: Launcher | None = None, watch: Watch | None = None
+        self,
+        job: Job,
+        options: Options,
+        launcher: Launcher | None = None,
+        watch: Watch | None = None,
+        hear: OnMessage = lambda _: None,
     ) -> WorkerExit:
         def on_message(message: Message) -> None:
+            hear(message)
             if isinstance(message, Stage):
                 # Compilers work in the first step.
                 compiles = (

@@ -11,6 +11,16 @@ from tare.cases.source import ModelSource
 PROTOCOL = 1
 
 
+class BatchSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Batches of prepared data (docs/train.md): the folder of the data; files with the indices of the training
+    images in their order, raw int64, one for each epoch; and the shapes of a batch's input and target."""
+
+    folder: str
+    orders: tuple[str, ...]
+    input: tuple[int, ...]
+    target: tuple[int, ...]
+
+
 class Job(msgspec.Struct, frozen=True, tag_field="kind", tag=lambda name: name.removesuffix("Job").lower()):
     """A kind of job is a class here, and a function of the worker (tare.worker.process.HANDLERS)."""
 
@@ -46,28 +56,26 @@ class CommandJob(RoundJob, frozen=True, kw_only=True):
 
 
 class ReferenceJob(Job, frozen=True, kw_only=True):
-    """Compute the expected result of a case into a folder, in float64 or in `storage`. With `steps`, compute the
-    losses over that many batches of `data`. With `widen`, make the errors of eager in the reference
-    wider. With `cores`, its share of them while others work in parallel, a float64 reference that does not
-    fit into the device's memory fails instead of falling back to float32: others hold memory of the device."""
+    """Compute the expected result of a case into a folder, in float64 or in `storage`. With `batches`, compute the
+    losses over them. With `widen`, make the errors of eager in the reference wider. With `cores`, its share of
+    them while others work in parallel, a float64 reference that does not fit into the device's memory fails
+    instead of falling back to float32: others hold memory of the device."""
 
     case: Case
     folder: str
-    data: str = ""
-    steps: int = 0
+    batches: BatchSource | None = None
     widen: bool = False
     cores: int | None = None
     storage: str = "float64"
 
 
 class StageJob(Job, frozen=True, kw_only=True):
-    """Write the files that the executable of a native rung needs into a folder; with `steps`, also that many
-    batches of `data`."""
+    """Write the files that the executable of a native rung needs into a folder. A `learning_rate` replaces that of
+    the workload; so in other jobs."""
 
     case: Case
     folder: str
-    data: str = ""
-    steps: int = 0
+    learning_rate: float | None = None
     cores: int | None = None
     dropout: bool = True
 
@@ -86,13 +94,53 @@ class CurveJob(Job, frozen=True, kw_only=True):
     """Train for some steps, each on its own batch, and write the losses as evidence. Nothing is timed."""
 
     case: Case
-    data: str
-    steps: int
+    batches: BatchSource
     evidence: str
     cache: str | None = None
     stage: str | None = None
     dropout: bool = True
     protocol: int = PROTOCOL
+
+
+class TrainJob(Job, frozen=True, kw_only=True):
+    """Train for one epoch after the other, the first of which has the number `first`, from the weights in the
+    folder `checkpoint`. After epoch N the worker writes a checkpoint into the folder `save`/N and sends
+    `trained-epoch`. A worker in Python also evaluates (`judged`: on that many of the training images). Nothing is
+    timed."""
+
+    case: Case
+    batches: BatchSource
+    first: int
+    checkpoint: str
+    save: str
+    judged: int
+    learning_rate: float | None = None
+    cache: str | None = None
+    stage: str | None = None
+    protocol: int = PROTOCOL
+
+
+class EvaluateJob(Job, frozen=True, kw_only=True):
+    """Evaluate the weights in a checkpoint with eager, on the test images and on `judged` training images."""
+
+    case: Case
+    batches: BatchSource
+    checkpoint: str
+    judged: int
+
+
+class InitialWeightsJob(Job, frozen=True, kw_only=True):
+    """Write the initial weights of a run (a seed) as a checkpoint."""
+
+    case: Case
+    run: int
+    folder: str
+
+
+class ShapesJob(Job, frozen=True, kw_only=True):
+    """Say which shapes the example batch of a case has."""
+
+    case: Case
 
 
 class FramesJob(Job, frozen=True, kw_only=True):

@@ -156,6 +156,31 @@ class Inspected(Message, frozen=True, kw_only=True):
     train: Flops | None = None
 
 
+class Shaped(Message, frozen=True, kw_only=True):
+    """The shapes of a case's example batch, and the learning rate and momentum of its workload."""
+
+    args: list[list[int]]
+    target: list[int]
+    learning_rate: float
+    momentum: float
+
+
+class TrainedEpoch(Message, frozen=True, kw_only=True):
+    """An epoch is over, and its checkpoint written. `loss` is the mean over its steps, None where it is not
+    finite."""
+
+    epoch: int
+    loss: float | None
+
+
+class EvaluatedWeights(Message, frozen=True, kw_only=True):
+    """Shares of images whose class was recognised, and the mean loss; None where it is not finite."""
+
+    train_accuracy: float
+    test_loss: float | None
+    test_accuracy: float
+
+
 class Described(Message, frozen=True):
     """The answer to a DescribeJob."""
 

@@ -64,6 +64,7 @@ Seconds = Annotated[float, unit("s", "seconds", 0)]
 Share = Annotated[float, unit("share", "a part of one", 0, 1)]
 LONGEST_NOTE, MOST_NOTES = 10_000, 1_000
 Notes = Annotated[list[Annotated[str, msgspec.Meta(max_length=LONGEST_NOTE)]], msgspec.Meta(max_length=MOST_NOTES)]
+NodeName = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_.:-]*\Z", max_length=120)]
 # An id becomes part of a file name.
 Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_][0-9A-Za-z_.+-]*\Z", max_length=64)]
 Moment = Annotated[
@@ -231,6 +232,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     seconds: Annotated[float, unit("s", "the whole round, from the start of its process to its end")]
     isolation: str
+    # The node of a fleet that measured it; empty for the machine that tare ran on.
+    node: NodeName = ""
     build_s: Seconds | None = None
     prepare_s: Seconds | None = None
     cache: Literal["cold", "warm", "none"] = "none"

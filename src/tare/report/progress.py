@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+from typing import Self
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -57,7 +58,7 @@ class Progress:
         )  # fmt: skip
         self._is_live = shown and self._console.is_terminal
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         if self._is_live:
             self._display.start()
         return self

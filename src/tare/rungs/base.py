@@ -1,7 +1,7 @@
 """A rung, and the program it prepares: a step that is measured and evidence that is compared."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
@@ -113,9 +113,29 @@ class Program:
             return {f"loss/{steps}@{batch}": loss for loss in arrays[:1]}
         return {f"output/{i}@{batch}": values for i, values in enumerate(arrays)}
 
-    def curve(self, batches: Iterable[Batch]) -> Arrays:  # noqa: ARG002
-        """The loss of every step from the initial weights on, each step on a batch of its own."""
+    def take(self, batch: Batch) -> None:  # noqa: ARG002
+        """Makes the next step use this batch, which is on the host: overwrites what the step reads."""
         raise Unsupported("this rung cannot train on given batches")
+
+    def curve(self, batches: Iterable[Batch]) -> Arrays:
+        """The loss of every step from the initial weights on, each step on a batch of its own."""
+        self.rewind()
+        return {f"loss/{i}": loss for i, loss in enumerate(self.losses(batches), 1)}
+
+    def losses(self, batches: Iterable[Batch]) -> Iterator[NDArray[Any]]:
+        """The loss of a step on each batch, from the weights as they are."""
+        for batch in batches:
+            self.take(batch)
+            yield self.arrays(self.step())[0]
+
+    def checkpoint(self) -> Arrays:
+        """What training goes on from, on the host in float32, by the names of the reference model: its parameters
+        and buffers (`weight/NAME`) and the momentum of SGD (`momentum/NAME`), none of it thinned."""
+        raise Unsupported("the weights of this rung cannot be saved")
+
+    def restore(self, arrays: Arrays) -> None:  # noqa: ARG002
+        """Goes on from what `checkpoint` gave, of this rung or another. Momentum that is not there is zero."""
+        raise Unsupported("this rung cannot start from given weights")
 
     def allocator(self) -> Allocator | None:
         """The allocator of the device's memory, where it can be asked."""

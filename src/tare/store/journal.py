@@ -86,6 +86,12 @@ class StoreJournal:
         if not was_away:
             self.on_problem(f"{self._outbox.reason}; rounds are kept in {place} until it answers")
 
+    def drop_rounds(self, cases: Iterable[Case]) -> None:
+        """Forgets the rounds of cases that begin anew: those of one record come from one machine."""
+        keys = [case.key for case in cases if self._rounds.pop(case.key, None)]
+        if keys:
+            self._write(lambda: self._delete_rounds(keys))
+
     def add_record(self, record: Record) -> None:
         """While the store's server does not answer, the rounds that the record was made of are enough to keep."""
         self._records[record.case.key] = record
@@ -125,6 +131,12 @@ class StoreJournal:
                 insert_record(connection, record, auxiliary=self._is_auxiliary)
             connection.execute(of_run.where(rounds.key == record.case.key))
             connection.execute(of_run.where(rounds.key.in_(keys), rounds.position == schema.SEARCH_POINT))
+
+    def _delete_rounds(self, keys: list[str]) -> None:
+        rounds = schema.rounds.c
+        of_cases = delete(schema.rounds).where(rounds.run == self.run, rounds.key.in_(keys))
+        with self._store.transaction() as connection:
+            connection.execute(of_cases.where(rounds.position != schema.SEARCH_POINT))
 
     def load(self) -> None:
         """Reads what earlier processes of this run stored, or could not store and wrote elsewhere."""

@@ -1,4 +1,4 @@
-"""What a study is judged by: records, and the documents of `tare explain`, `tare coverage` and `tare frames`."""
+"""What a study is judged by: records, and the documents of `tare explain`, `coverage`, `frames` and `train`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +11,17 @@ from tare.errors import BadInput, brief
 from tare.records.call_depth import CallDepth
 from tare.records.codec import decode_records
 from tare.records.record import Record
+from tare.records.training import DOCUMENT, FOLDER, Training, decode_training
 from tare.store import schema
 from tare.store.database import Store
 from tare.studies.study import Study
 from tare.system.bounded_files import read_json
+from tare.system.home import home
 from tare.trace.explanation import Explanation
 
 # Fields by which a document of each command is known.
-EXPLAINED, COVERED, COUNTED = "explanations", "registries", "depths"
-FORMATS = "tare export, tare explain --json, tare coverage --json, tare frames --json"
+EXPLAINED, COVERED, COUNTED, TRAINED = "explanations", "registries", "depths", "rungs"
+FORMATS = "tare export, tare explain --json, tare coverage --json, tare frames --json, tare train --json"
 
 
 class CoveredGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,17 +54,28 @@ class Evidence(msgspec.Struct, kw_only=True):
     explanations: list[Explanation] = []
     coverage: CoverageDocument | None = None
     depths: list[CallDepth] = []
+    trainings: list[Training] = []
     skips: list[Skip] = []
     quick: bool = False
     where: str = ""
 
     def of_device(self, kind: str) -> "Evidence":
-        """The same with only the records and skips of one kind of device; `any` stands for all kinds."""
+        """The same with only the records, trainings and skips of one kind of device; `any` stands for all."""
         if kind == "any":
             return self
         records = [record for record in self.records if record.case.device_type == kind]
         skips = [skip for skip in self.skips if skip.key.split("/")[3].partition(":")[0] == kind]
-        return msgspec.structs.replace(self, records=records, skips=skips)
+        trainings = [training for training in self.trainings if _device_of(training) == kind]
+        return msgspec.structs.replace(self, records=records, trainings=trainings, skips=skips)
+
+    @property
+    def device_kinds(self) -> set[str]:
+        """The kinds of device that something was measured on."""
+        return {record.case.device_type for record in self.records} | set(map(_device_of, self.trainings))
+
+
+def _device_of(training: Training) -> str:
+    return training.rungs[0].case.device_type
 
 
 def read_evidence(files: Sequence[Path]) -> Evidence:
@@ -86,6 +99,8 @@ def _add_document(evidence: Evidence, data: bytes, where: str) -> None:
             evidence.coverage = msgspec.json.decode(data, type=CoverageDocument)
         elif COUNTED in fields:
             evidence.depths += msgspec.json.decode(data, type=_Counted).depths
+        elif TRAINED in fields:
+            evidence.trainings.append(decode_training(data, where))
         else:
             raise BadInput(f"{where} is none of: {FORMATS}")
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -93,7 +108,7 @@ def _add_document(evidence: Evidence, data: bytes, where: str) -> None:
 
 
 def stored_evidence(study: Study, quick: bool, store: Store) -> Evidence:
-    """The records that runs of the study have left in the store, and what those runs skipped."""
+    """The records that runs of the study have left in the store, what those runs skipped, and all trainings."""
     runs = schema.runs.c
     names = [plan.name for plan in study.all_plans(quick)]
     rows = store.rows(select(runs.id, runs.skipped).where(runs.name.in_(names)))
@@ -102,4 +117,16 @@ def stored_evidence(study: Study, quick: bool, store: Store) -> Evidence:
         skips = msgspec.convert([skip for row in rows for skip in row.skipped], list[Skip])
     except (msgspec.ValidationError, TypeError) as error:
         raise BadInput(f"the store {store.where} is damaged: {brief(error)}") from None
-    return Evidence(records=records, skips=list(dict.fromkeys(skips)), quick=quick, where=store.where)
+    return Evidence(
+        records=records,
+        trainings=[] if quick else _stored_trainings(),
+        skips=list(dict.fromkeys(skips)),
+        quick=quick,
+        where=store.where,
+    )
+
+
+def _stored_trainings() -> list[Training]:
+    """What `tare train` has left in tare's home."""
+    files = sorted(home().glob(f"{FOLDER}/*/{DOCUMENT}"))
+    return [decode_training(read_json(file), str(file)) for file in files]

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from tare.records.record import Record
+from tare.records.training import FigureName
 from tare.stats.comparison import CONFIDENCE
 from tare.stats.intervals import Interval, mean_interval
 from tare.studies.evidence import Evidence
@@ -22,7 +23,15 @@ from tare.studies.outcome import (
 )
 from tare.studies.over_points import JUDGES
 from tare.studies.points import brief_case, collect_points, select
-from tare.studies.rules import CoverageRule, DepthRule, FailsRule, OverPoints, ShareRule, StudyRule
+from tare.studies.rules import (
+    AccuracyRule,
+    CoverageRule,
+    DepthRule,
+    FailsRule,
+    OverPoints,
+    ShareRule,
+    StudyRule,
+)
 from tare.trace.group import group_breakdowns
 
 RUNG = "rung="
@@ -37,6 +46,8 @@ def judge_rule(rule: StudyRule, evidence: Evidence) -> PartVerdict:
         return _judge_share(rule, evidence)
     if isinstance(rule, CoverageRule):
         return _judge_coverage(rule, evidence)
+    if isinstance(rule, AccuracyRule):
+        return _judge_accuracy(rule, evidence)
     assert isinstance(rule, DepthRule)
     return _judge_depth(rule, evidence)
 
@@ -161,6 +172,39 @@ def _judge_depth(rule: DepthRule, evidence: Evidence) -> PartVerdict:
     stack = depth.stack
     count = {"python": len(stack.python), "native": len(stack.native), "all": stack.total}[rule.frames]
     return _counted(rule, float(count), "frames", 1, 1, f"{depth.case.device}, {stack.entry}")
+
+
+def _judge_accuracy(rule: AccuracyRule, evidence: Evidence) -> PartVerdict:
+    """By the training with the most runs of both rungs, the newest of several."""
+    name: FigureName = "train_accuracy" if rule.split == "train" else "test_accuracy"
+    known = [
+        (len(pairs), training.created, training, pairs)
+        for training in evidence.trainings
+        if training.settings.data == rule.data
+        and training.rungs[0].case.workload == rule.workload
+        and (pairs := training.pairs(rule.of, rule.to, name))
+    ]
+    if not known:
+        command = f"tare train {rule.workload} --data {rule.data} --rung {rule.to},{rule.of}"
+        return make_part(rule, "missing", f"no training of {rule.workload} on {rule.data}: {command}")
+    count, _, training, pairs = max(known, key=lambda each: each[:2])
+    differences = [of - to for of, to in pairs]
+    mean = mean_interval(np.array(differences), CONFIDENCE)
+    figure = OurFigure(
+        value=mean.mid,
+        low=mean.low if mean.sound else None,
+        high=mean.high if mean.sound else None,
+        least=min(differences),
+        most=max(differences),
+        unit="share",
+        points=1,
+        planned=1,
+        rounds=count,
+        parity="unchecked",
+        machine=describe(training.environment, training.rungs[0].case),
+    )
+    few = "" if mean.sound else "one run is a lead, not a result"
+    return beside_region(rule, mean, figure, few)
 
 
 def _counted(rule: StudyRule, value: float, unit: str, points: int, planned: int, machine: str) -> PartVerdict:

@@ -135,6 +135,17 @@ class DepthRule(StudyRule, frozen=True, kw_only=True):
     frames: Literal["python", "native", "all"] = "all"
 
 
+class AccuracyRule(StudyRule, frozen=True, kw_only=True):
+    """The mean difference in accuracy at the end of training, `of` less `to`, over runs from the same seeds, from
+    `tare train`."""
+
+    workload: str
+    data: str
+    of: str
+    to: str = "eager"
+    split: Literal["train", "test"] = "test"
+
+
 RULES: dict[str, type[StudyRule]] = {
     "ratio": RatioRule,
     "value": ValueRule,
@@ -146,6 +157,7 @@ RULES: dict[str, type[StudyRule]] = {
     "share": ShareRule,
     "coverage": CoverageRule,
     "depth": DepthRule,
+    "accuracy": AccuracyRule,
 }
 # These compare two sides.
 TWO_SIDED = (RatioRule, MpeRule, MixedRule)

@@ -90,9 +90,9 @@ def _about(claim: Claim, evidence: Evidence) -> tuple[Evidence, str]:
     own = evidence.of_device(claim.device)
     if evidence.quick:
         return own if own.records else evidence, QUICK
-    if own.records or not evidence.records:
+    if own.device_kinds or not evidence.device_kinds:
         return own, ""
-    kind = min(record.case.device_type for record in evidence.records)
+    kind = min(evidence.device_kinds)
     return evidence.of_device(kind), f"measured on {kind} only, and the claim is about {claim.device}"
 
 

@@ -25,6 +25,16 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def replace_private(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all: a reader sees the old content or the new one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with open(partial, "wb", opener=open_private) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
 def make_private_folder(path: Path) -> None:
     """Makes the folder and its missing parents. OSError where that fails, or where it is no folder."""
     try:

@@ -1,6 +1,7 @@
 """Preparing a case: its program, and the caches and limits of compilers."""
 
 import contextlib
+import dataclasses
 import os
 import sys
 from collections.abc import Iterator
@@ -11,22 +12,27 @@ from tare.cases.case import Case
 from tare.rungs import get_rung
 from tare.rungs.base import Program
 from tare.rungs.torch.numerics import pin_flags
-from tare.workloads import get_workload
+from tare.workloads import Workload, get_workload
 
 # The size of Inductor's pool of processes; by default there are as many as cores.
 COMPILE_THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
 
 
 @contextlib.contextmanager
-def open_program(case: Case, cache: str | None = None) -> Iterator[Program]:
+def open_program(case: Case, cache: str | None = None, learning_rate: float | None = None) -> Iterator[Program]:
     """The program of a case, with its flags pinned."""
     pin_flags(case)
     use_cache(cache)
-    program = get_rung(case.rung).prepare(get_workload(case.workload), case)
+    program = get_rung(case.rung).prepare(with_rate(get_workload(case.workload), learning_rate), case)
     try:
         yield program
     finally:
         program.close()
+
+
+def with_rate(workload: Workload, learning_rate: float | None) -> Workload:
+    """The workload with another learning rate, if there is one."""
+    return workload if learning_rate is None else dataclasses.replace(workload, learning_rate=learning_rate)
 
 
 def use_cache(folder: str | None) -> Literal["cold", "warm", "none"]:

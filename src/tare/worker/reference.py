@@ -43,15 +43,16 @@ from tare.measure.parity import (
 )
 from tare.measure.plausible import shortest_s
 from tare.measure.work import count_work
-from tare.protocol.jobs import CheckJob, ReferenceJob, reference_case
+from tare.protocol.jobs import BatchSource, CheckJob, ReferenceJob, reference_case
 from tare.protocol.messages import Checked, Prepared, Send
 from tare.records.record import Parity
 from tare.rungs.base import Arrays
 from tare.rungs.torch.numerics import Numerics, pin_flags, reference_numerics
 from tare.rungs.torch.program import TorchProgram
 from tare.rungs.torch.whole_step import eager_program
+from tare.worker.batches import batches_of
 from tare.worker.preparation import one_core
-from tare.worker.staging import batches_of, read_evidence
+from tare.worker.staging import read_evidence
 from tare.workloads import Batch, Workload, get_workload
 from tare.workloads.randomness import without_dropout
 
@@ -88,10 +89,10 @@ REACH = MULTIPLE
 def run_reference_job(job: ReferenceJob, _: Send) -> Prepared:
     case, folder, parallel = job.case, Path(job.folder), job.cores is not None
     if job.widen:
-        widen_reference(case, folder, job.data, job.steps)
+        widen_reference(case, folder, job.batches)
     else:
         with one_core(parallel):
-            make_reference(case, folder, job.data, job.steps, parallel, job.storage)
+            make_reference(case, folder, job.batches, parallel, job.storage)
     return Prepared(build_s=0.0, prepare_s=0.0, cache="none")
 
 
@@ -125,14 +126,18 @@ def check_parity(evidence: Callable[[], Arrays], folder: Path, case: Case, step_
 
 
 def make_reference(
-    case: Case, folder: Path, data: str = "", steps: int = 0, parallel: bool = False, storage: str = "float64"
+    case: Case,
+    folder: Path,
+    source: BatchSource | None = None,
+    parallel: bool = False,
+    storage: str = "float64",
 ) -> None:
     """Writes the reference and eager's own errors at the case's precision into a folder: for the first steps on
-    the workload's own batch or, with `steps`, for a curve of losses on real data. It is in float32 where
+    the workload's own batch or, with a `source`, for a curve of losses on real data. It is in float32 where
     `storage` says so, or where float64 does not fit into memory (unless processes that work in `parallel` may
     hold that memory); a float32 case always gets float64."""
     pin_flags(msgspec.structs.replace(case, precision="fp32"))
-    batches = batches_of(case, data, steps) if steps else []
+    batches = list(batches_of(case, source)) if source else []
     storage = "float64" if case.precision == "fp32" else storage
     reference_on = _on_reference_device(case)
     try:
@@ -162,20 +167,22 @@ def make_reference(
         reason = f"two builds of the model have different weights ({reseeded}): they do not follow torch's seed"
         save_reference(folder, Reference({}, {}, described, unchecked=reason))
         return
-    own = _errors_of(case, exact.run.evidence, errors(exact.run.evidence, run.evidence), run.norms, steps)
+    own = _errors_of(
+        case, exact.run.evidence, errors(exact.run.evidence, run.evidence), run.norms, of_losses=bool(source)
+    )
     save_reference(
         folder,
         Reference(exact.run.evidence, own, described, without_dropout=exact.without_dropout, flops=run.flops),
     )
 
 
-def widen_reference(case: Case, folder: Path, data: str = "", steps: int = 0) -> bool:
+def widen_reference(case: Case, folder: Path, source: BatchSource | None = None) -> bool:
     """Widens eager's errors in a reference by perturbed runs. False where that was done already."""
     reference = load_reference(folder)
     if reference is None or reference.widened or reference.unchecked:
         return False
     pin_flags(case)
-    batches = batches_of(case, data, steps) if steps else []
+    batches = list(batches_of(case, source)) if source else []
     step = REACH * ROUNDING[case.precision]
     runs = [reference.eager_errors]
     norms: dict[str, float] = {}
@@ -189,13 +196,14 @@ def widen_reference(case: Case, folder: Path, data: str = "", steps: int = 0) ->
             if layout != case.layout:
                 other = _run(msgspec.structs.replace(case, layout=layout), None, batches)
                 runs.append(errors(reference.arrays, other.evidence))
-        if case.precision == "fp16" and case.mode == "train" and not steps:
+        if case.precision == "fp16" and case.mode == "train" and source is None:
             runs.append(_underflow_errors(case, reference.arrays))
         wide = widest(runs)
         far = _run(_on_reference_device(case), _exact_numerics(case, reference), batches, (FAR_SEED, FAR)).evidence
         factors = cancellation(reference.arrays, far, FAR)
         wide = {name: error * factors[name] for name, error in wide.items()}
-    save_eager_errors(folder, reference, _errors_of(case, reference.arrays, wide, norms, steps))
+    of_losses = source is not None
+    save_eager_errors(folder, reference, _errors_of(case, reference.arrays, wide, norms, of_losses))
     return True
 
 
@@ -228,9 +236,9 @@ def _exact_numerics(case: Case, reference: Reference) -> Numerics:
 
 
 def _errors_of(
-    case: Case, reference: Arrays, wide: dict[str, float], norms: Mapping[str, float], steps: int
+    case: Case, reference: Arrays, wide: dict[str, float], norms: Mapping[str, float], of_losses: bool
 ) -> dict[str, float]:
-    if steps:
+    if of_losses:
         return dict(zip(wide, accumulate(wide.values(), max), strict=True))
     # Only weights in float32 have updates in the evidence.
     return update_errors(reference, wide, norms, ROUNDING["fp32"], adam=case.optimizer in ("adam", "adamw"))

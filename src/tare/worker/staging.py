@@ -1,4 +1,4 @@
-"""Files between processes: what is staged for an executable, the batches of a loss curve, and evidence."""
+"""Files between processes: what is staged for an executable, and evidence."""
 
 import json
 import time
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tare.cases.case import Case
 from tare.measure.parity import thinned
 from tare.protocol.jobs import CurveJob, StageJob
 from tare.protocol.messages import Prepared, Send
@@ -17,31 +16,9 @@ from tare.rungs import get_rung
 from tare.rungs.base import Arrays
 from tare.rungs.native.rung import NativeRung
 from tare.rungs.torch.numerics import pin_flags
-from tare.worker.preparation import limit_compilers, open_program
-from tare.workloads import Batch, get_workload
-from tare.workloads.datasets import Shapes, load, make_batches
-
-
-def arrays_of(case: Case, data: str, steps: int) -> list[list[NDArray[np.float32]]]:
-    """The batches of a case from a dataset, in the shapes of its example batch."""
-    example = get_workload(case.workload).inputs(case.batch, case.sizes)
-    shapes = Shapes(
-        args=tuple(tuple(arg.shape) for arg in example.args),
-        target=tuple(example.target.shape),
-        classes=case.sizes.get("classes"),
-    )
-    return make_batches(load(data), shapes, steps)
-
-
-def batches_of(case: Case, data: str, steps: int) -> list[Batch]:
-    """The same as tensors; the target gets the type of the workload's own target."""
-    import torch
-
-    kind = get_workload(case.workload).inputs(case.batch, case.sizes).target.dtype
-    return [
-        Batch(tuple(map(torch.from_numpy, args)), torch.from_numpy(target).to(kind))
-        for *args, target in arrays_of(case, data, steps)
-    ]
+from tare.worker.batches import batches_of
+from tare.worker.preparation import limit_compilers, open_program, with_rate
+from tare.workloads import get_workload
 
 
 def stage(job: StageJob, _: Send) -> Prepared:
@@ -52,20 +29,14 @@ def stage(job: StageJob, _: Send) -> Prepared:
     flags = pin_flags(case)
     limit_compilers(job.cores)
     began = time.perf_counter()
-    rung.stage(get_workload(case.workload), case, folder)
-    if job.steps:
-        # Array I of the batch of step K is batches/K.I.npy.
-        (folder / "batches").mkdir(exist_ok=True)
-        for step, arrays in enumerate(arrays_of(case, job.data, job.steps), 1):
-            for i, array in enumerate(arrays):
-                np.save(folder / "batches" / f"{step}.{i}.npy", array, allow_pickle=False)
+    rung.stage(with_rate(get_workload(case.workload), job.learning_rate), case, folder)
     return Prepared(build_s=0.0, prepare_s=time.perf_counter() - began, cache="cold", flags=flags)
 
 
 def train_curve(job: CurveJob, _: Send) -> None:
     """Trains a rung that runs in Python, and writes its losses as an executable would."""
     with open_program(job.case, job.cache) as program:
-        write_evidence(Path(job.evidence), program.curve(batches_of(job.case, job.data, job.steps)))
+        write_evidence(Path(job.evidence), program.curve(batches_of(job.case, job.batches)))
 
 
 def write_evidence(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -76,7 +47,12 @@ def write_evidence(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     (folder / "names.json").write_text(json.dumps(list(arrays)))
 
 
-def read_evidence(folder: Path) -> Arrays:
+def read_arrays(folder: Path) -> Arrays:
     """Reads what an executable or `write_evidence` wrote, without unpickling."""
     names = json.loads((folder / "names.json").read_text())
-    return {name: thinned(np.load(folder / f"{i}.npy", allow_pickle=False)) for i, name in enumerate(names)}
+    return {name: np.load(folder / f"{i}.npy", allow_pickle=False) for i, name in enumerate(names)}
+
+
+def read_evidence(folder: Path) -> Arrays:
+    """The same, with large arrays thinned."""
+    return {name: thinned(array) for name, array in read_arrays(folder).items()}

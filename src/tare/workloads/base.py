@@ -10,6 +10,8 @@ from tare.errors import unknown
 from tare.workloads.randomness import settle_dropout
 
 SEED = 20_260_101
+# Seeds of different runs are far from those of different batches.
+RUN_STRIDE = 1_000_003
 # The optimizer of a whole step that trains.
 OWN_OPTIMIZER = "own"
 
@@ -146,13 +148,14 @@ class Workload:
             return None
         return f"pip install {' '.join(lacking)} torch=={version('torch').partition('+')[0]}"
 
-    def build(self, sizes: Mapping[str, int]) -> Any:
-        """The model on the CPU in float32, with the same weights in every process."""
+    def build(self, sizes: Mapping[str, int], run: int = 0) -> Any:
+        """The model on the CPU in float32, with the same weights in every process. Other runs have other
+        weights."""
         import torch
 
         from tare.workloads.networks.fill import QuickRandom
 
-        torch.manual_seed(SEED)
+        torch.manual_seed(SEED + RUN_STRIDE * run)
         with QuickRandom():
             return settle_dropout(self.definition.build(**sizes))
 

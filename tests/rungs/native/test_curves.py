@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from curves import STEPS, native_cases, training_case
+from curves import STEPS, digits_of, native_cases, training_case
 
 from tare.cases.case import Case
 from tare.cases.options import Options
@@ -12,7 +12,7 @@ from tare.execute.curves import follow_curve
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import make_launcher
 from tare.rungs.torch.program import TorchProgram
-from tare.worker.staging import arrays_of, batches_of
+from tare.worker.batches import batches_of
 from tare.workloads import get_workload
 
 OPTIONS = Options(rounds=1, timeout=600)
@@ -34,7 +34,7 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor
 @pytest.mark.full
 @pytest.mark.parametrize("case", list(native_cases()), ids=lambda case: f"{case.rung}-{case.workload}")
 def test_losses_are_those_of_float64(executor: LocalExecutor, case: Case) -> None:
-    curve = follow_curve(executor, case, "digits", STEPS, OPTIONS)
+    curve = follow_curve(executor, case, digits_of(executor, case), OPTIONS)
     assert curve.failure is None, curve.failure
     assert len(curve.losses) == STEPS
     if (case.rung, case.workload) == ("vendor", "resnet50"):
@@ -51,7 +51,7 @@ def test_losses_are_those_of_float64(executor: LocalExecutor, case: Case) -> Non
 @pytest.mark.full
 def test_low_precision_is_judged_by_eager_s_own_error(executor: LocalExecutor) -> None:
     case = training_case("mnist_cnn", "libtorch", precision="bf16")
-    curve = follow_curve(executor, case, "digits", STEPS, OPTIONS)
+    curve = follow_curve(executor, case, digits_of(executor, case), OPTIONS)
     assert curve.failure is None, curve.failure
     assert curve.parity.status == "same", curve.parity
     assert curve.parity.error is not None
@@ -59,16 +59,17 @@ def test_low_precision_is_judged_by_eager_s_own_error(executor: LocalExecutor) -
 
 
 def test_python_rung_has_a_loss_curve(executor: LocalExecutor) -> None:
-    curve = follow_curve(executor, training_case("mlp", "torchscript"), "digits", 5, OPTIONS)
+    case = training_case("mlp", "torchscript")
+    curve = follow_curve(executor, case, digits_of(executor, case, 5), OPTIONS)
     assert curve.failure is None, curve.failure
     assert curve.parity.status == "same", curve.parity
     assert len(curve.losses) == 5
 
 
-def test_another_order_of_batches_gives_other_losses() -> None:
+def test_another_order_of_batches_gives_other_losses(executor: LocalExecutor) -> None:
     """The comparison can fail: the same batches in reverse order give other losses."""
     case = training_case("mlp", "eager")
-    batches = batches_of(case, "digits", 6)
+    batches = list(batches_of(case, digits_of(executor, case, 6)))
     program = TorchProgram(get_workload("mlp"), case)
     forward = program.curve(batches)
     again = program.curve(batches)
@@ -77,6 +78,7 @@ def test_another_order_of_batches_gives_other_losses() -> None:
     assert abs(forward["loss/6"] - reverse["loss/6"]) > 1e-3
 
 
-def test_every_step_has_its_own_batch() -> None:
-    arrays = arrays_of(training_case("mlp", "eager"), "digits", 4)
-    assert len({batch[0].tobytes() for batch in arrays}) == 4
+def test_every_step_has_its_own_batch(executor: LocalExecutor) -> None:
+    case = training_case("mlp", "eager")
+    batches = batches_of(case, digits_of(executor, case, 4))
+    assert len({batch.args[0].numpy().tobytes() for batch in batches}) == 4

@@ -5,17 +5,23 @@ import subprocess
 from pathlib import Path
 from statistics import median
 
+import msgspec
 import numpy as np
 import pytest
+from image_files import prepared_mnist
 
 from tare.cases.case import Case
 from tare.cases.options import Options
+from tare.errors import BadInput
 from tare.execute.executor import LocalExecutor
 from tare.execute.launch import SpawnLauncher
+from tare.protocol.jobs import BatchSource
 from tare.records.record import Round
 from tare.rungs.native.build import SOURCES
 from tare.rungs.native.toolchain import compiler
 from tare.stats.intervals import median_interval
+from tare.worker.batches import arrays_of, read_order
+from tare.workloads.datasets.batches import Shapes, epoch_order
 
 INTERVALS = r"""
 #include <cstdio>
@@ -67,6 +73,12 @@ def compile_to(folder: Path, source: Path) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("native")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TARE_HOME", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture(scope="module")
@@ -162,9 +174,84 @@ def test_program_without_a_loss_curve_is_unsupported(folder: Path, spun: Round) 
     from tare.execute.supervise import Supervision, supervise
     from tare.protocol.jobs import CurveJob
 
+    batches = BatchSource(folder=str(folder), orders=("order",), input=(300, 64), target=(300,))
     case = Case(workload="mlp", rung="eager", batch=300)
-    job = CurveJob(case=case, data="digits", steps=2, evidence=str(folder), stage=str(folder))
+    job = CurveJob(case=case, batches=batches, evidence=str(folder), stage=str(folder))
     process = SpawnLauncher((str(folder / "spinner"),)).launch(job)
     failure = failure_of(supervise(process, Supervision(30.0)))
     assert failure is not None
     assert failure.cause == "unsupported"
+
+
+BATCHES = r"""
+#include <iostream>
+#include "native/worker/dataset.hpp"
+int main(int, char** words) {
+  auto job = tare::JsonReader::read(words[1]);
+  try {
+    tare::TrainingImages images(job);
+    tare::MappedFile<int64_t> order(job["orders"].list.at(0).text, -1);
+    tare::Arrays all;
+    for (int64_t at = 0; at + images.batch() <= order.count; at += images.batch())
+      for (auto& array : images.make(order, at)) all.push_back(array);
+    tare::write_evidence(words[2], all);
+    auto again = tare::read_arrays(words[2]);
+    std::cout << again.size() << " " << again.at(0).first;
+  } catch (const std::runtime_error& error) {
+    std::cout << "refused: " << error.what();
+  }
+}
+"""
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("kind", ["images", "features", "rows"])
+def test_batches_are_those_of_python_bit_by_bit(folder: Path, kind: str) -> None:
+    """Same images, same order, same levels, same targets: in every shape that a workload may read."""
+    program = compiled(folder, "batches", BATCHES)
+    data = prepared_mnist(folder / "raw", size=6)
+    shapes = {
+        "images": Shapes(((4, 1, 6, 6),), (4,)),
+        "features": Shapes(((4, 36),), (4,)),
+        "rows": Shapes(((6, 4, 6),), (6, 4, 12)),
+    }[kind]
+    order = epoch_order(data.header.train, 4, 1, 2)
+    (folder / "order.i64").write_bytes(order.tobytes())
+    source = BatchSource(
+        folder=str(data.folder), orders=(str(folder / "order.i64"),), input=shapes.args[0], target=shapes.target
+    )
+    out = folder / kind
+    out.mkdir()
+    done = subprocess.run([program, msgspec.json.encode(source), out], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{2 * len(order) // 4} input"
+    read = [np.load(out / f"{i}.npy") for i in range(2 * len(order) // 4)]
+    expected = [array for batch in arrays_of(source, order, data) for array in batch]
+    for theirs, ours in zip(read, expected, strict=True):
+        np.testing.assert_array_equal(theirs, ours)
+
+
+@pytest.mark.usefixtures("home")
+def test_data_that_are_cut_off_and_orders_beyond_them_are_refused(folder: Path) -> None:
+    program = compiled(folder, "batches", BATCHES)
+    data = prepared_mnist(folder / "raw", size=6)
+    source = BatchSource(
+        folder=str(data.folder), orders=(str(folder / "wild.i64"),), input=(4, 1, 6, 6), target=(4,)
+    )
+    (folder / "wild.i64").write_bytes(np.array([0, 1, 40, 2]).tobytes())
+
+    def said() -> str:
+        words: list[str | bytes | Path] = [program, msgspec.json.encode(source), folder]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+    assert said() == "refused: the order names an image that is not there"
+    with pytest.raises(BadInput, match="names an image that is not there"):
+        read_order(source.orders[0], data.header.train)
+    (data.folder / "train.labels.i64").write_bytes(b"short")
+    assert "has another size than its header says" in said()
+
+
+def compiled(folder: Path, name: str, text: str) -> Path:
+    if (folder / name).exists():
+        return folder / name
+    (folder / f"{name}.cpp").write_text(text)
+    return compile_to(folder, folder / f"{name}.cpp")

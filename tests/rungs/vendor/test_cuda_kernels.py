@@ -1,15 +1,12 @@
 """The CUDA program's own kernels, compiled for the CPU (tests/support/host_cuda): their indices and arithmetic
 compared with float64. tests/gpu tests them on a GPU, with cuDNN and cuBLAS."""
 
-import hashlib
-import os
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from counter import run_compiler
+from host_program import host_program
 from small_modules import (
     ACTIVATIONS,
     FIRST_LAYERS,
@@ -23,45 +20,14 @@ from small_step import prove
 from torch import nn
 
 from tare.cases.case import Mode, Precision
-from tare.rungs.native.build import SOURCES, build_key
-from tare.rungs.native.toolchain import blas
-from tare.system.home import home_folder
 
 # The program takes half a minute to compile.
 pytestmark = pytest.mark.full
 
-HOST_CUDA = Path(__file__).parents[2] / "support" / "host_cuda"
-# In place of cuDNN and cuBLASLt.
-LIBRARIES = HOST_CUDA.with_name("host_libraries")
-
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = blas()
-    if library is None:
-        pytest.skip("SciPy has no OpenBLAS here")
-    # Cached like the programs that tare builds: it takes half a minute.
-    cached = home_folder("native") / f"host-cuda-{cache_key(library)}"
-    if cached.exists():
-        return cached
-    unfinished = tmp_path_factory.mktemp("host_cuda") / "program"
-    links = [str(library), "-pthread", "-Wl,--allow-shlib-undefined", f"-Wl,-rpath,{library.parent}"]
-    includes = [f"-I{folder}" for folder in (HOST_CUDA, LIBRARIES, SOURCES)]
-    run_compiler("-O1", *includes, str(HOST_CUDA / "program.cpp"), *links, "-o", str(unfinished))
-    # Renamed into place, so that a concurrent test process never sees half a file.
-    temporary = cached.with_name(f"{cached.name}.{os.getpid()}")
-    shutil.copy(unfinished, temporary)
-    temporary.replace(cached)
-    return cached
-
-
-def cache_key(library: Path) -> str:
-    """This file has the compiler's flags, and `build_key` covers the compiler and tare's own sources."""
-    digest = hashlib.sha256(f"{library} {build_key('vendor/cpu')}".encode() + Path(__file__).read_bytes())
-    for folder in (HOST_CUDA, LIBRARIES, SOURCES / "vendor"):
-        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".h", ".hpp", ".cpp", ".cuh")):
-            digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return host_program(tmp_path_factory.mktemp("host_cuda"))
 
 
 def assert_parity(

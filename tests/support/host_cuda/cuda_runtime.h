@@ -2,6 +2,7 @@
 // barrier; blocks run one after the other. Slow, and the same arithmetic.
 #pragma once
 
+#include <dlfcn.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -80,15 +81,26 @@ inline unsigned atomicAdd(unsigned* at, unsigned more) {
 }
 inline float __ldcg(const float* at) { return *at; }
 // All threads of a block come here together, as they do in our kernels.
-inline float __shfl_xor_sync(unsigned, float value, int off) {
-  static float given[1024];
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int off) {
+  static T given[1024];
   unsigned number = Fibers::all().number();
   given[number] = value;
   __syncthreads();
-  float found = given[number ^ static_cast<unsigned>(off)];
+  T received = given[number ^ static_cast<unsigned>(off)];
   __syncthreads();
-  return found;
+  return received;
 }
+inline unsigned __ballot_sync(unsigned, bool holds) {
+  static bool given[1024];
+  unsigned number = Fibers::all().number(), result = 0;
+  given[number] = holds;
+  __syncthreads();
+  for (unsigned lane = 0; lane < 32; ++lane) result |= static_cast<unsigned>(given[number / 32 * 32 + lane]) << lane;
+  __syncthreads();
+  return result;
+}
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 using std::isnan;
@@ -123,11 +135,24 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream
   std::memset(to, value, bytes);
   return cudaSuccess;
 }
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
+
+// The clock is no clock: every way to compute something is the fastest in turn.
+using cudaEvent_t = void*;
+inline cudaError_t cudaEventCreate(cudaEvent_t*) { return cudaSuccess; }
+inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
+  static unsigned drawn = 1;
+  drawn = drawn * 1664525u + 1013904223u;
+  *ms = static_cast<float>(drawn >> 8);
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 namespace tare::vendor {
 
@@ -143,3 +168,23 @@ void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t, c
 }
 
 }  // namespace tare::vendor
+
+// Generated kernels are compiled into a library for the CPU. Each is a function of its buffers.
+#define CUDART_VERSION 13000
+#define TARE_KERNEL(name, threads, buffers) extern "C" void name(char* const* b)
+using cudaLibrary_t = void*;
+using cudaKernel_t = void*;
+inline cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char* path, void*, void*, unsigned, void*, void*, unsigned) {
+  *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  return *library ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+inline cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
+  *kernel = dlsym(library, name);
+  return *kernel ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+inline cudaError_t cudaLibraryUnload(cudaLibrary_t library) { return dlclose(library) ? cudaErrorMemoryAllocation : cudaSuccess; }
+inline cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t, cudaStream_t stream) {
+  auto function = reinterpret_cast<void (*)(char* const*)>(const_cast<void*>(kernel));
+  tare::vendor::start(function, grid, block, stream, static_cast<char* const*>(arguments[0]));
+  return cudaSuccess;
+}

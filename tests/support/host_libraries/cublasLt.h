@@ -25,7 +25,14 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_BIAS_POINTER,
   CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE
 };
-enum cublasLtMatmulPreferenceAttributes_t { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES };
+enum cublasLtMatmulPreferenceAttributes_t {
+  CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+};
+enum cublasLtMatrixLayoutAttribute_t { CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET };
 
 struct HostMatmul {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
@@ -37,6 +44,8 @@ struct HostMatrix {
   cudaDataType_t type;
   uint64_t rows, columns;
   int64_t pitch;
+  int32_t count = 1;
+  int64_t distance = 0;
 
   float get(const void* data, int64_t at) const {
     if (type == CUDA_R_32F) return static_cast<const float*>(data)[at];
@@ -79,6 +88,11 @@ inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
   delete layout;
   return CUBLAS_STATUS_SUCCESS;
 }
+inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name, const void* value, size_t bytes) {
+  void* fields[] = {&layout->count, &layout->distance};
+  std::memcpy(fields[name], value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
 inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t*) { return CUBLAS_STATUS_SUCCESS; }
 inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) { return CUBLAS_STATUS_SUCCESS; }
 inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void*, size_t) {
@@ -91,7 +105,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtM
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Columns first: the number in row i and column j lies at i + j times the pitch.
+// Columns first: the number in row i and column j lies at i + j times the pitch. Each of a batch begins at its distance.
 inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t kind, const void* alpha, const void* a, cublasLtMatrixLayout_t la, const void* b,
                                      cublasLtMatrixLayout_t lb, const void* beta, const void* c, cublasLtMatrixLayout_t lc, void* d,
                                      cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t*, void*, size_t, void*) {
@@ -101,14 +115,17 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t kind
   bool biased = kind->epilogue == CUBLASLT_EPILOGUE_BIAS || kind->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
   bool cuts = kind->epilogue == CUBLASLT_EPILOGUE_RELU || kind->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
   HostMatrix bias{kind->bias_type, ld->rows, 1, 0};
-  for (int64_t j = 0; j < static_cast<int64_t>(ld->columns); ++j)
-    for (int64_t i = 0; i < static_cast<int64_t>(ld->rows); ++i) {
-      float sum = 0;
-      for (int64_t k = 0; k < inner; ++k)
-        sum += la->get(a, ta ? k + i * la->pitch : i + k * la->pitch) * lb->get(b, tb ? j + k * lb->pitch : k + j * lb->pitch);
-      sum = scale * sum + (share == 0 ? 0 : share * lc->get(c, i + j * lc->pitch));
-      if (biased) sum += bias.get(kind->bias, i);
-      ld->set(d, i + j * ld->pitch, cuts && !(sum > 0) ? 0 : sum);
-    }
+  for (int64_t at = 0; at < ld->count; ++at)
+    for (int64_t j = 0; j < static_cast<int64_t>(ld->columns); ++j)
+      for (int64_t i = 0; i < static_cast<int64_t>(ld->rows); ++i) {
+        float sum = 0;
+        for (int64_t k = 0; k < inner; ++k)
+          sum += la->get(a, at * la->distance + (ta ? k + i * la->pitch : i + k * la->pitch)) *
+                 lb->get(b, at * lb->distance + (tb ? j + k * lb->pitch : k + j * lb->pitch));
+        int64_t place = at * ld->distance + i + j * ld->pitch;
+        sum = scale * sum + (share == 0 ? 0 : share * lc->get(c, place));
+        if (biased) sum += bias.get(kind->bias, i);
+        ld->set(d, place, cuts && !(sum > 0) ? 0 : sum);
+      }
   return CUBLAS_STATUS_SUCCESS;
 }

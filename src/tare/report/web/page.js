@@ -291,6 +291,40 @@ function drawSamples(figure, chart) {
   drawInto(chart, traces, layout);
 }
 
+// A figure of training over epochs: for each rung the mean over its runs, in a band from the least to the most.
+function drawTraining(figure, chart) {
+  const controls = document.getElementById(figure.id).querySelector(".controls");
+  const draw = () => {
+    const measure = chosen.value();
+    const traces = figure.rungs.flatMap((rung, i) => {
+      const points = rung.points.filter(point => point[measure.name]), x = points.map(point => point.epoch), colour = COLOURS[i % COLOURS.length];
+      const of = part => points.map(point => point[measure.name][part]);
+      const edge = { type: "scatter", mode: "lines", x, line: { width: 0, color: colour }, hoverinfo: "skip", showlegend: false, legendgroup: rung.name };
+      return [
+        { ...edge, y: of(1) }, { ...edge, y: of(2), fill: "tonexty", fillcolor: colour + "33" },
+        {
+          type: "scatter", mode: x.length > 40 ? "lines" : "lines+markers", name: rung.name, legendgroup: rung.name, x, y: of(0),
+          line: { color: colour, dash: DASHES[Math.floor(i / COLOURS.length) % DASHES.length] }, marker: { size: 5 }, hoverinfo: "text",
+          hovertext: points.map(point => {
+            const [mean, low, high] = point[measure.name].map(value => measure.share ? `${(100 * value).toFixed(2)} %` : precise(value));
+            return `${rung.name}, epoch ${point.epoch}: ${mean} (${low} to ${high})`;
+          }),
+        },
+      ];
+    });
+    const values = figure.rungs.flatMap(rung => rung.points.flatMap(point => point[measure.name] || []));
+    const logarithmic = !measure.share && spreads(values);
+    const layout = {
+      height: 420, hovermode: "closest", xaxis: { title: { text: "epoch" } },
+      yaxis: { title: { text: measure.title }, automargin: true, type: logarithmic ? "log" : "linear", tickformat: measure.share ? ".3~p" : undefined },
+    };
+    drawInto(chart, traces, layout);
+  };
+  controls.replaceChildren();
+  const chosen = chooser(controls, "show", byText(figure.measures, measure => measure.title), draw);
+  draw();
+}
+
 // A cell as what it is sorted by: a number in its base unit, or its text. Figures come before texts.
 const UNITS = {
   ns: 1e-9, "µs": 1e-6, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, "%": 0.01, x: 1,
@@ -328,7 +362,7 @@ for (const head of document.querySelectorAll("th")) {
   });
 }
 
-const OTHERS = { history: drawHistory, samples: drawSamples, timeline: drawTimeline };
+const OTHERS = { history: drawHistory, samples: drawSamples, timeline: drawTimeline, training: drawTraining };
 for (const figure of figures) {
   if (!figure.kind) { setUp(figure); continue; }
   const chart = document.getElementById(figure.id).querySelector(".chart");

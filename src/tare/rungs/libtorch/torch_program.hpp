@@ -6,6 +6,7 @@
 #include <torch/script.h>
 
 #include <fstream>
+#include <map>
 
 #include "device.hpp"
 #include "profile.hpp"
@@ -132,6 +133,38 @@ class TorchProgram : public Program {
     }
   }
 
+  Arrays checkpoint() override {
+    Arrays arrays;
+    for (const auto& [name, tensor] : state_) arrays.emplace_back("weight/" + name, to_array(tensor));
+    for (const auto& [name, tensor] : parameters_)
+      if (auto* sgd = momentum_of(tensor); sgd && sgd->momentum_buffer().defined())
+        arrays.emplace_back("momentum/" + name, to_array(sgd->momentum_buffer()));
+    return arrays;
+  }
+
+  void restore(const Arrays& arrays) override {
+    torch::NoGradGuard none;
+    std::map<std::string, torch::Tensor> saved;
+    for (const auto& [name, array] : arrays) {
+      auto& values = const_cast<std::vector<float>&>(array.values);
+      saved[name] = torch::from_blob(values.data(), array.shape, torch::kFloat);
+    }
+    for (auto& [name, tensor] : state_) {
+      auto entry = saved.find("weight/" + name);
+      if (entry == saved.end()) throw Failure("exception", "the checkpoint has no weight " + name);
+      tensor.copy_(entry->second.view(tensor.sizes()));
+    }
+    for (auto& [name, tensor] : parameters_) {
+      auto entry = saved.find("momentum/" + name);
+      if (entry == saved.end()) continue;
+      if (!momentum_of(tensor))
+        optimizer_->state()[tensor.unsafeGetTensorImpl()] = std::make_unique<torch::optim::SGDParamState>();
+      auto* sgd = momentum_of(tensor);
+      if (!sgd->momentum_buffer().defined()) sgd->momentum_buffer(torch::zeros_like(tensor));
+      sgd->momentum_buffer().copy_(entry->second.view(tensor.sizes()));
+    }
+  }
+
   void synchronize() override { device_.synchronize(); }
   bool drain() override {
     device_.synchronize();
@@ -196,6 +229,12 @@ class TorchProgram : public Program {
     state.step(0);
     state.exp_avg().zero_();
     state.exp_avg_sq().zero_();
+  }
+
+  // The state of SGD for a parameter, once it has one.
+  torch::optim::SGDParamState* momentum_of(const torch::Tensor& parameter) {
+    auto entry = optimizer_->state().find(parameter.unsafeGetTensorImpl());
+    return entry == optimizer_->state().end() ? nullptr : dynamic_cast<torch::optim::SGDParamState*>(entry->second.get());
   }
 
   Tensors moved() const {

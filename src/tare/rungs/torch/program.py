@@ -4,7 +4,6 @@ A rung replaces as little as possible: `forward` (the model), `objective` (model
 """
 
 import time
-from collections.abc import Iterable
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
@@ -156,14 +155,31 @@ class TorchProgram(Program):
                     tensor.copy_(tensor.roll(attempt + 1, -1))
         return bool(tensors)
 
-    def curve(self, batches: Iterable[Batch]) -> Arrays:
-        self.rewind()
-        losses: Arrays = {}
-        for i, batch in enumerate(batches, 1):
-            with torch.no_grad():
-                copy_into(self.held, move(batch, "cpu", self.numerics, self.case.layout), non_blocking=False)
-            losses[f"loss/{i}"] = _to_host(self.step())
-        return losses
+    def take(self, batch: Batch) -> None:
+        with torch.no_grad():
+            copy_into(self.held, move(batch, "cpu", self.numerics, self.case.layout), non_blocking=False)
+
+    def checkpoint(self) -> Arrays:
+        arrays = {f"weight/{name}": _whole(tensor) for name, tensor in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            velocity = self.optimizer.state.get(parameter, {}).get("momentum_buffer")
+            if velocity is not None:
+                arrays[f"momentum/{name}"] = _whole(velocity)
+        return arrays
+
+    def restore(self, arrays: Arrays) -> None:
+        # In place, because a captured graph keeps the addresses.
+        with torch.no_grad():
+            for name, tensor in self.model.state_dict().items():
+                tensor.copy_(torch.from_numpy(arrays[f"weight/{name}"]).view(tensor.shape))
+            for name, parameter in self.model.named_parameters():
+                state, saved = self.optimizer.state[parameter], arrays.get(f"momentum/{name}")
+                if state.get("momentum_buffer") is None:
+                    # Zero is as good as none: v = momentum * 0 + g.
+                    state["momentum_buffer"] = torch.zeros_like(parameter)
+                state["momentum_buffer"].zero_()
+                if saved is not None:
+                    state["momentum_buffer"].copy_(torch.from_numpy(saved).view(parameter.shape))
 
     def perturb_weights(self, seed: int, step: float) -> None:
         """Changes every initial weight by the share `step`, up or down at random; the negative share changes
@@ -282,6 +298,10 @@ def _perturb_output(seed: int, step: float, _layer: Any, _inputs: Any, output: A
 
 def _numbers(result: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tensors_of(result) if leaf.is_floating_point() or leaf.is_complex()]
+
+
+def _whole(tensor: Any) -> Any:
+    return tensor.detach().cpu().float().contiguous().numpy().copy()
 
 
 def _to_host(tensor: Any) -> Any:

@@ -138,6 +138,28 @@ class VendorProgram : public Program {
     }
   }
 
+  Arrays checkpoint() override {
+    Arrays arrays;
+    for (const auto& [value, bytes] : plan_.contents)
+      if (is_weight(*value)) arrays.emplace_back("weight/" + value->name, array(*value));
+    for (const auto& parameter : plan_.parameters) arrays.emplace_back("momentum/" + parameter.name, array(momentum_of(parameter)));
+    return arrays;
+  }
+
+  void restore(const Arrays& given) override {
+    std::map<std::string, const Array*> saved;
+    for (const auto& [name, values] : given) saved[name] = &values;
+    for (const auto& [value, bytes] : plan_.contents) {
+      // Copies of the weights in a half type as well, which the update keeps beside its masters.
+      if (value->name.empty() || (!is_weight(*value) && value->region != "weights")) continue;
+      auto entry = saved.find("weight/" + value->name);
+      if (entry == saved.end()) throw Failure("exception", "the checkpoint has no weight " + value->name);
+      put(*value, *entry->second);
+    }
+    for (const auto& parameter : plan_.parameters)
+      if (auto entry = saved.find("momentum/" + parameter.name); entry != saved.end()) put(momentum_of(parameter), *entry->second);
+  }
+
   // The time of each call in microseconds, repeated back to back.
   void write_times(const char* path, const std::vector<Call>& calls) {
     constexpr int repeats = 20;
@@ -188,6 +210,25 @@ class VendorProgram : public Program {
       }
       batches_.push_back(std::move(held));
     }
+  }
+
+  // A parameter, or a buffer that the steps change.
+  static bool is_weight(const Value& value) {
+    return !value.name.empty() && (value.region == "master" || value.region == "fixed" || value.region == "state");
+  }
+
+  // The momentum of a parameter lies where the parameter lies in the region of the masters.
+  Value momentum_of(const Parameter& parameter) const {
+    Value value = *parameter.master;
+    value.region = "momentum";
+    value.data = regions_.at("momentum") + value.offset;
+    return value;
+  }
+
+  void put(const Value& value, const Array& saved) {
+    std::vector<char> bytes = physical(value, saved.values);
+    backend_->synchronize();
+    backend_->upload(value.data, bytes.data(), static_cast<int64_t>(bytes.size()));
   }
 
   void reset() {
@@ -244,7 +285,11 @@ class VendorProgram : public Program {
     Array result{value.shape, std::vector<float>(value.size)};
     elements(value, [&](int64_t i, int64_t at) {
       uint16_t bits;
-      if (value.dtype == "f32") {
+      if (value.dtype == "i64") {
+        int64_t whole;
+        std::memcpy(&whole, bytes.data() + 8 * at, 8);
+        result.values[i] = static_cast<float>(whole);
+      } else if (value.dtype == "f32") {
         std::memcpy(&result.values[i], bytes.data() + 4 * at, 4);
       } else {
         std::memcpy(&bits, bytes.data() + 2 * at, 2);

@@ -29,10 +29,10 @@ class Vendor(NativeRung):
         on_cpu = case.device_type == "cpu"
         if split_name(case.rung)[1] == "graph" and on_cpu:
             return "a CUDA graph needs a CUDA device"
-        if on_cpu and case.precision != "fp32":
-            return "on a CPU it computes in fp32 only"
-        if case.optimizer not in (None, "sgd", *(("adam", "adamw") if on_cpu else ())):
-            return f"its update there is SGD with momentum, not {case.optimizer}"
+        if on_cpu and case.precision == "tf32":
+            return "a CPU has no tf32"
+        if case.optimizer not in (None, "sgd", "adam", "adamw"):
+            return f"its updates are SGD with momentum, Adam and AdamW, not {case.optimizer}"
         if case.precision == "amp-fp16" and case.mode == "train":
             return "it has no gradient scaler, so float16 autocast does not train there"
         return None

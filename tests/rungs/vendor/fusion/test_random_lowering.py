@@ -1,11 +1,10 @@
 """Random networks lower and agree with float64, forward and backward. What does not lower says why."""
 
-import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from random_networks import random_workload
+from random_networks import NOT_LOWERED, random_workload
 from small_step import prove_workload
 
 from tare.cases.case import Mode
@@ -14,9 +13,6 @@ from tare.rungs.native.build import executable
 
 # Networks without dropout, whose numbers no two rungs would draw alike.
 PER_TEST, TESTS = 10, 6
-KNOWN = re.compile(
-    r"over 3 dimensions|operator aten\.(\w*pool\w*|\w*3d\w*|_thnn\w*|gru|rnn_\w+|lstm)|cannot be traced"
-)
 
 
 @pytest.mark.full
@@ -31,7 +27,7 @@ def test_random_networks_agree(mode: Mode, first: int, tmp_path: Path) -> None:
         try:
             parity = prove_workload(random_workload(seed, dropout=False), mode, "contiguous", folder, program)
         except Unsupported as refusal:
-            verdict = "refused" if KNOWN.search(str(refusal)) else str(refusal)
+            verdict = "refused" if NOT_LOWERED.search(str(refusal)) else str(refusal)
         else:
             verdict = parity.status
         assert verdict in ("same", "refused"), (seed, verdict)

@@ -1,6 +1,5 @@
 """The program of the JAX rung: one function for inference, one for a training step, jitted or run op by op."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -66,13 +65,29 @@ class JaxProgram(FrameworkProgram):
         self._state = (parameters, buffers, self._optimizer.initial(parameters))
         jax.block_until_ready(self._state)
 
-    def curve(self, batches: Iterable[Batch]) -> Arrays:
-        self.rewind()
-        losses: Arrays = {}
-        for i, batch in enumerate(batches, 1):
-            self._batch = self._hold(host_batch(batch))
-            losses[f"loss/{i}"] = _to_host(self.step())
-        return losses
+    def take(self, batch: Batch) -> None:
+        self._batch = self._hold(host_batch(batch))
+
+    def checkpoint(self) -> Arrays:
+        parameters, buffers, velocity = self._state
+        arrays = {f"weight/{name}": self._as_torch(name, array) for name, array in parameters.items()}
+        arrays |= {f"weight/{name}": np.asarray(array, np.float32) for name, array in buffers.items()}
+        return arrays | {f"momentum/{name}": self._as_torch(name, array) for name, array in velocity.items()}
+
+    def restore(self, arrays: Arrays) -> None:
+        weights = {name.removeprefix("weight/"): array for name, array in arrays.items() if name[:1] == "w"}
+        parameters = {name: self._put(self._as_jax(name, weights[name])) for name in self.host.parameters}
+        buffers = {
+            name: self._put(weights[name].astype(buffer.dtype).reshape(buffer.shape))
+            for name, buffer in self.host.buffers.items()
+        }
+        velocity = self._optimizer.initial(parameters)
+        velocity |= {
+            name: self._put(self._as_jax(name, arrays[f"momentum/{name}"]))
+            for name in parameters
+            if f"momentum/{name}" in arrays
+        }
+        self._state = (parameters, buffers, velocity)
 
     def profile(self, step_s: float) -> StepProfile:
         profiler = XlaProfiler(_start_trace, jax.profiler.stop_trace, _mark_step)

@@ -1,6 +1,5 @@
 """The program of the TensorFlow rung: a Keras model as a function for inference, or with its training step."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -71,13 +70,8 @@ class TensorFlowProgram(FrameworkProgram):
             for velocity in self._optimizer.momentums:
                 velocity.assign(tf.zeros_like(velocity.value))
 
-    def curve(self, batches: Iterable[Batch]) -> Arrays:
-        self.rewind()
-        losses: Arrays = {}
-        for i, batch in enumerate(batches, 1):
-            self._batch = self._hold(host_batch(batch))
-            losses[f"loss/{i}"] = _to_host(self.step())
-        return losses
+    def take(self, batch: Batch) -> None:
+        self._batch = self._hold(host_batch(batch))
 
     # Results are looked at on the device: copying half a gigabyte of scores to the host takes a second.
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -72,6 +73,17 @@ inline void write_evidence(const std::string& folder, const Arrays& arrays) {
   std::ofstream file(folder + "/names.json");
   file << names + "]";
   if (!file) throw std::runtime_error("cannot write " + folder + "/names.json");
+}
+
+// What `write_evidence` wrote, or Python's tare.worker.staging.
+inline Arrays read_arrays(const std::string& folder) {
+  std::ifstream file(folder + "/names.json");
+  if (!file) throw std::runtime_error("cannot read " + folder + "/names.json");
+  Json names = JsonReader::read({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  Arrays arrays;
+  for (size_t i = 0; i < names.list.size(); ++i)
+    arrays.emplace_back(names.list[i].as_text(), read_npy(folder + "/" + std::to_string(i) + ".npy"));
+  return arrays;
 }
 
 }  // namespace tare

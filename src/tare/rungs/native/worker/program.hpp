@@ -71,6 +71,11 @@ class Program {
   // For a curve of losses: a new batch before each step. The arrays come in the order of the workload's arguments, the
   // target last, as float32 (class numbers as well).
   virtual void feed(const Arrays&) { throw Failure("unsupported", "this program takes no other batch"); }
+  // For training by epochs: what it goes on from, by the names of the model in Python. `weight/NAME` are parameters and
+  // buffers, `momentum/NAME` is that of SGD.
+  virtual Arrays checkpoint() { throw Failure("unsupported", "the weights of this program cannot be saved"); }
+  // Goes on from there, after `rewind`. What is not given stays as it is.
+  virtual void restore(const Arrays&) { throw Failure("unsupported", "this program cannot start from given weights"); }
   virtual void mark_prepared() {}
   // Called once, after the timing, with the number of steps to profile.
   virtual Net net(int64_t) { return Net::unknown("no profiler sees into a C++ program on this device"); }

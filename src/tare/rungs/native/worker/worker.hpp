@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "audit.hpp"
+#include "dataset.hpp"
 #include "sampler.hpp"
 
 namespace tare {
@@ -121,25 +122,47 @@ inline void measure(const Json& job, const Channel& channel) {
   }
 }
 
-// A curve of losses over the batches that were staged: batches/K.I.npy is array I of the batch of step K.
-inline Arrays follow_curve(Program& program, const std::string& stage, int64_t steps) {
-  if (!program.trains()) throw Failure("unsupported", "a curve of losses is a matter of training");
-  program.rewind();
-  Arrays losses;
-  for (int64_t step = 1; step <= steps; ++step) {
-    Arrays batch;
-    for (int i = 0;; ++i) {
-      std::string path = stage + "/batches/" + std::to_string(step) + "." + std::to_string(i) + ".npy";
-      if (::access(path.c_str(), R_OK) != 0) break;
-      batch.emplace_back(std::to_string(i), read_npy(path));
-    }
-    if (batch.empty()) throw Failure("exception", "no batch was staged for step " + std::to_string(step));
-    program.feed(batch);
+// The losses of a step on each batch of an order, from the weights as they are.
+inline std::vector<Array> train(Program& program, const TrainingImages& images, const std::string& path) {
+  MappedFile<int64_t> order(path, -1);
+  std::vector<Array> losses;
+  for (int64_t start = 0; start + images.batch() <= order.count; start += images.batch()) {
+    program.feed(images.make(order, start));
     program.step();
     program.synchronize();
-    losses.emplace_back("loss/" + std::to_string(step), program.fetch().at(0).second);
+    losses.push_back(program.fetch().at(0).second);
   }
   return losses;
+}
+
+inline Arrays follow_curve(Program& program, const Json& batches) {
+  TrainingImages images(batches);
+  program.rewind();
+  Arrays named;
+  for (auto& loss : train(program, images, batches["orders"].list.at(0).as_text()))
+    named.emplace_back("loss/" + std::to_string(named.size() + 1), std::move(loss));
+  return named;
+}
+
+// Trains for one epoch after the other. Each leaves a checkpoint, in a folder that is there already.
+inline void train_epochs(Program& program, const Json& job, const Channel& channel) {
+  TrainingImages images(job["batches"]);
+  program.rewind();
+  program.restore(read_arrays(job["checkpoint"].as_text()));
+  auto epoch = static_cast<int64_t>(job["first"].as_number());
+  for (const auto& order : job["batches"]["orders"].list) {
+    double sum = 0;
+    std::vector<Array> losses = train(program, images, order.as_text());
+    for (const auto& loss : losses) sum += loss.values.at(0);
+    double mean = sum / static_cast<double>(std::max<size_t>(losses.size(), 1));
+    write_evidence(job["save"].as_text() + "/" + std::to_string(epoch), program.checkpoint());
+    std::ostringstream text;
+    text << std::setprecision(17) << "{\"kind\":\"trained-epoch\",\"epoch\":" << epoch << ",\"loss\":";
+    if (std::isfinite(mean)) text << mean;
+    else text << "null";
+    channel.send(text.str() + "}");
+    ++epoch;
+  }
 }
 
 // One step under the preloaded counter of frames (docs/frames.md), after steps in which libraries make up their minds.
@@ -159,9 +182,10 @@ inline void answer(const Json& job, const Channel& channel) {
   auto program = make_program(job);
   channel.stage("prepare");
   if (job["kind"].as_text() == "frames") return count_frames(*program);
+  if (!program->trains()) throw Failure("unsupported", "only a program that trains takes the batches of a job");
+  if (job["kind"].as_text() == "train") return train_epochs(*program, job, channel);
   channel.stage("parity");
-  auto steps = static_cast<int64_t>(job["steps"].as_number());
-  write_evidence(job["evidence"].as_text(), follow_curve(*program, job["stage"].as_text(), steps));
+  write_evidence(job["evidence"].as_text(), follow_curve(*program, job["batches"]));
 }
 
 inline std::string failed(const std::string& cause, const std::string& message) {

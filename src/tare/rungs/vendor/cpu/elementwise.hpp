@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../activation.hpp"
+#include "../half.hpp"
 #include "../ops/elementwise.hpp"
 #include "values.hpp"
 
@@ -53,21 +54,45 @@ inline Call scale_channels_backward(const Op& op) {
   return [=] { ops::scale_channels_backward(scratch(), x, s, dy, dx, ds, shape, images); };
 }
 
+// Weights of which some have half gradients and are stored in a half type: those come first (lowering/memory.py).
+struct HalfWeights {
+  explicit HalfWeights(const Op& op)
+      : gradient(floats(op, "gradient")), half(floats(op, "gradient_half")), stored(op.find("weights") ? op["weights"].as<float>() : nullptr),
+        master(op["master"].as<float>()), halves(stored ? op["weights"].size : 0),
+        type(op.attributes["round"].boolean ? op.attributes["dtype"].as_text() : "") {}
+
+  float gradient_at(int64_t i) const { return i < halves ? half[i] : gradient[i - halves]; }
+  void set(int64_t i, float weight) const {
+    master[i] = round_to(type, weight);
+    if (i < halves) stored[i] = master[i];
+  }
+
+  const float *gradient, *half;
+  float *stored, *master;
+  int64_t halves;
+  // What the masters are rounded to, where weights are stored in a half type.
+  std::string type;
+};
+
+// The call that `make` returns for the weights of an update: those in float32 alone have a type without branches.
+template <class Make>
+Call with_weights(const Op& op, Make make) {
+  if (op.find("weights") || op.attributes["round"].boolean) return make(HalfWeights(op));
+  return make(ops::Weights{floats(op, "gradient"), op["master"].as<float>()});
+}
+
 inline Call sgd(const Op& op) {
-  const float* gradient = floats(op, "gradient");
-  float *master = op["master"].as<float>(), *velocity = op["momentum"].as<float>();
+  float* velocity = op["momentum"].as<float>();
   float rate = static_cast<float>(op.number("learning_rate")), momentum = static_cast<float>(op.number("momentum"));
   int64_t size = op["master"].size;
-  return [=] { ops::sgd(gradient, master, velocity, size, rate, momentum); };
+  return with_weights(op, [=](auto weights) -> Call { return [=] { ops::sgd(weights, velocity, size, rate, momentum); }; });
 }
 
 inline Call adam(const Op& op) {
-  const float* gradient = floats(op, "gradient");
-  float *master = op["master"].as<float>(), *mean = op["momentum"].as<float>(), *square = op["second"].as<float>();
-  float* steps = op["steps"].as<float>();
+  float *mean = op["momentum"].as<float>(), *square = op["second"].as<float>(), *steps = op["steps"].as<float>();
   ops::Adam settings{op.number("learning_rate"), op.number("first"), op.number("second"), op.number("epsilon"), op.number("decay")};
   int64_t size = op["master"].size;
-  return [=] { ops::adam(gradient, master, mean, square, steps, size, settings); };
+  return with_weights(op, [=](auto weights) -> Call { return [=] { ops::adam(weights, mean, square, steps, size, settings); }; });
 }
 
 }  // namespace tare::vendor

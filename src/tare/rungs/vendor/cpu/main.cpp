@@ -1,4 +1,5 @@
-// The vendor rung on a CPU: BLAS for matrix products, plain loops for the rest, in float32.
+// The vendor rung on a CPU: BLAS for matrix products, plain loops for the rest, in float32. Values of 16 bits are widened
+// for them; generated kernels read them as they are.
 #include <thread>
 
 #include "../../native/worker/worker.hpp"
@@ -11,6 +12,7 @@
 #include "lstm.hpp"
 #include "normalization.hpp"
 #include "pooling.hpp"
+#include "widened.hpp"
 
 namespace tare::vendor {
 
@@ -35,17 +37,28 @@ class Cpu : public Backend {
   }
 
   std::vector<Call> compile(const ExecutionPlan& plan, std::vector<std::string>& names) override {
-    if (plan.dtype != "f32") throw Failure("unsupported", "on a CPU the vendor rung computes in float32 only");
     std::vector<Call> calls;
     for (const auto& op : plan.ops) {
       size_t before = calls.size();
-      add(op, calls);
+      if (!Widened::needed(op)) add(op, calls);
+      else calls.push_back(widened(op));
       names.resize(names.size() + calls.size() - before, describe(op));
     }
     return calls;
   }
 
  private:
+  Call widened(const Op& op) {
+    auto copies = std::make_shared<Widened>(op);
+    std::vector<Call> calls;
+    add(copies->op(), calls);
+    return [=] {
+      copies->read();
+      for (const auto& call : calls) call();
+      copies->write();
+    };
+  }
+
   void add(const Op& op, std::vector<Call>& calls) {
     static const std::map<std::string, Call (*)(const Op&)> plain = {
         {"activation_backward", activation_backward},

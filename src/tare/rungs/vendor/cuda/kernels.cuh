@@ -2,6 +2,8 @@
 // (kernels_f32.cu, ...), and the files are compiled in parallel.
 #pragma once
 
+#include "adam.cuh"
+#include "rows.cuh"
 #include "space_to_depth.cuh"
 #include "losses.cuh"
 #include "normalization_backward.cuh"
@@ -36,6 +38,14 @@ std::vector<Call> kernel_calls(Device& device, Partials& partials, const Op& op)
   else if (kind == "cross_entropy") calls = {cross_entropy<T>(device, op)};
   else if (kind == "mean_square") calls = {mean_square<T>(device, op)};
   else if (kind == "sgd") calls = {sgd<T>(device, op)};
+  else if (kind == "adam") calls = {adam<T>(device, op)};
+  else if (kind == "add_rows") calls = {scatter_rows<T, true>(device, op)};
+  else if (kind == "put_rows") calls = {scatter_rows<T, false>(device, op)};
+  else if (kind == "scatter") calls = {scatter<T>(device, op)};
+  else if (kind == "bag_rows") calls = {bag_rows<T>(device, op)};
+  else if (kind == "order") calls = {order<T>(device, op)};
+  else if (kind == "place_of_extreme") calls = {op["x"].dtype == "i64" ? place_of_extreme<int64_t>(device, op) : place_of_extreme<T>(device, op)};
+  else if (kind == "cumulate") calls = {op["x"].dtype == "i64" ? cumulate<int64_t>(device, op) : cumulate<T>(device, op)};
   return calls;
 }
 

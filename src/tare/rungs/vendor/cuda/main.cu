@@ -2,9 +2,11 @@
 // rest. For `vendor:graph` the whole step is captured once and launched as a CUDA graph.
 #include "../../native/worker/worker.hpp"
 #include "convolution.cuh"
+#include "generated.cuh"
 #include "kernels.cuh"
 #include "linear.cuh"
 #include "lstm.cuh"
+#include "products.cuh"
 
 TARE_KERNELS(extern, float)
 TARE_KERNELS(extern, __nv_bfloat16)
@@ -14,8 +16,8 @@ namespace tare::vendor {
 
 class Cuda : public Backend {
  public:
-  Cuda(int index, const std::string& cache, const std::string& precision, bool captured)
-      : device_(index, cache), search_(device_), exact_(precision == "fp32"), tf32_(precision == "tf32"), captured_(captured) {
+  Cuda(int index, const std::string& cache, const std::string& stage, const std::string& precision, bool captured)
+      : device_(index, cache), search_(device_), stage_(stage), exact_(precision == "fp32"), tf32_(precision == "tf32"), captured_(captured) {
     check(cudaEventCreate(&start_), "cudaEventCreate");
     check(cudaEventCreate(&end_), "cudaEventCreate");
     device_.choose = [this](const auto& key, int count, const auto& candidate) { return search_.fastest(key, count, candidate); };
@@ -46,9 +48,24 @@ class Cuda : public Backend {
   }
 
   std::vector<Call> compile(const ExecutionPlan& plan, std::vector<std::string>& names) override {
-    if (plan.dtype == "f32") return compile_as<float>(plan, names);
-    if (plan.dtype == "bf16") return compile_as<__nv_bfloat16>(plan, names);
-    return compile_as<__half>(plan, names);
+    convolutions_ = std::make_unique<Convolutions>(device_, search_, exact_);
+    linears_ = std::make_unique<Linears>(device_, search_, tf32_);
+    products_ = std::make_unique<Products>(device_, search_, tf32_);
+    std::vector<Binding> bindings;
+    for (const auto& op : plan.ops) {
+      size_t before = bindings.size();
+      // Under autocast, the steps beside generated kernels have types of their own.
+      std::string dtype = op.attributes["dtype"].as_text(plan.dtype);
+      if (dtype == "f32") add<float>(plan, op, bindings);
+      else if (dtype == "bf16") add<__nv_bfloat16>(plan, op, bindings);
+      else add<__half>(plan, op, bindings);
+      names.resize(names.size() + bindings.size() - before, describe(op));
+    }
+    device_.settle(std::max({convolutions_->workspace, linears_->workspace, products_->workspace}));
+    std::vector<Call> calls;
+    for (const auto& binding : bindings) calls.push_back(binding());
+    search_.save();
+    return calls;
   }
 
   Call finish(std::vector<Call> calls) override {
@@ -100,30 +117,22 @@ class Cuda : public Backend {
   }
 
   template <class T>
-  std::vector<Call> compile_as(const ExecutionPlan& plan, std::vector<std::string>& names) {
-    convolutions_ = std::make_unique<Convolutions>(device_, search_, exact_);
-    linears_ = std::make_unique<Linears>(device_, search_, tf32_);
-    std::vector<Binding> bindings;
-    auto now = [&](Call call) { bindings.push_back([call = std::move(call)] { return call; }); };
-    for (const auto& op : plan.ops) {
-      size_t before = bindings.size();
-      if (op.kind == "conv") bindings.push_back(convolutions_->forward<T>(op));
-      else if (op.kind == "conv_input_gradient") bindings.push_back(convolutions_->input_gradient(op));
-      else if (op.kind == "conv_weight_gradient") bindings.push_back(convolutions_->weight_gradient(op));
-      else if (op.kind.rfind("linear", 0) == 0) bindings.push_back(linears_->bind<T>(op));
-      else
-        for (auto& call : plain<T>(plan, op)) now(std::move(call));
-      names.resize(names.size() + bindings.size() - before, describe(op));
-    }
-    device_.settle(std::max(convolutions_->workspace, linears_->workspace));
-    std::vector<Call> calls;
-    for (const auto& binding : bindings) calls.push_back(binding());
-    search_.save();
-    return calls;
+  void add(const ExecutionPlan& plan, const Op& op, std::vector<Binding>& bindings) {
+    if (op.kind == "conv") bindings.push_back(convolutions_->forward<T>(op));
+    else if (op.kind == "conv_input_gradient") bindings.push_back(convolutions_->input_gradient(op));
+    else if (op.kind == "conv_weight_gradient") bindings.push_back(convolutions_->weight_gradient(op));
+    else if (op.kind == "matmul") bindings.push_back(products_->bind(op));
+    else if (op.kind.rfind("linear", 0) == 0) bindings.push_back(linears_->bind<T>(op));
+    else
+      for (auto& call : plain<T>(plan, op)) bindings.push_back([call = std::move(call)] { return call; });
   }
 
   template <class T>
   std::vector<Call> plain(const ExecutionPlan& plan, const Op& op) {
+    if (op.kind == "fused") {
+      if (!library_) library_ = std::make_unique<KernelLibrary>(stage_ + "/kernels.fatbin");
+      return {fused(device_, *library_, op)};
+    }
     if (op.kind == "lstm") return {lstm(plan, op).forward()};
     if (op.kind == "lstm_backward") return {lstms_.at(op.integer("slot"))->backward()};
     std::vector<Call> calls = kernel_calls<T>(device_, partials_, op);
@@ -142,9 +151,12 @@ class Cuda : public Backend {
   Device device_;
   Search search_;
   Partials partials_;
+  std::string stage_;
+  std::unique_ptr<KernelLibrary> library_;
   bool exact_, tf32_, captured_;
   std::unique_ptr<Convolutions> convolutions_;
   std::unique_ptr<Linears> linears_;
+  std::unique_ptr<Products> products_;
   std::map<int64_t, std::unique_ptr<Lstm>> lstms_;
   cudaEvent_t start_, end_;
 };
@@ -159,7 +171,7 @@ std::unique_ptr<Program> make_program(const Json& job) {
   size_t colon = device.find(':');
   int index = colon == std::string::npos ? 0 : std::atoi(device.c_str() + colon + 1);
   bool captured = point["rung"].as_text() == "vendor:graph";
-  auto backend = std::make_unique<vendor::Cuda>(index, job["cache"].as_text(), point["precision"].as_text(), captured);
+  auto backend = std::make_unique<vendor::Cuda>(index, job["cache"].as_text(), job["stage"].as_text(), point["precision"].as_text(), captured);
   return std::make_unique<vendor::VendorProgram>(job, std::move(backend));
 }
 

@@ -14,12 +14,21 @@ struct MatmulShape {
   int64_t lda, ldb, ldd;
 };
 
+// Several products of one shape, and how far apart their operands are.
+struct MatmulBatch {
+  int64_t count = 1, a = 0, b = 0, d = 0;
+};
+
 // A product with its operands, its summands and its result.
 struct MatmulPlan {
   MatmulShape shape;
   const Value &a, &b, &d;
   const Value *bias = nullptr, *sum = nullptr;
   bool relu = false;
+  MatmulBatch batch = {};
+  float alpha = 1;
+  // Of the operands' addresses, where it is less than that of a value with memory of its own.
+  uint32_t alignment = 0;
 };
 
 class Matmul {
@@ -33,9 +42,9 @@ class Matmul {
     set(CUBLASLT_MATMUL_DESC_TRANSB, shape.b);
     set_epilogue();
     bool ta = shape.a == CUBLAS_OP_T, tb = shape.b == CUBLAS_OP_T;
-    parts_->a = layout(plan.a, ta ? shape.k : shape.m, ta ? shape.m : shape.k, shape.lda);
-    parts_->b = layout(plan.b, tb ? shape.n : shape.k, tb ? shape.k : shape.n, shape.ldb);
-    parts_->d = layout(plan.d, shape.m, shape.n, shape.ldd);
+    parts_->a = layout(plan.a, ta ? shape.k : shape.m, ta ? shape.m : shape.k, shape.lda, plan.batch.a);
+    parts_->b = layout(plan.b, tb ? shape.n : shape.k, tb ? shape.k : shape.n, shape.ldb, plan.batch.b);
+    parts_->d = layout(plan.d, shape.m, shape.n, shape.ldd, plan.batch.d);
     find_algorithms();
   }
 
@@ -47,9 +56,10 @@ class Matmul {
     const auto result = algorithms_.at(i);
     char* room = device_.workspace(workspace(i));
     const void* plus = plan_.sum ? plan_.sum->data : plan_.d.data;
-    return [=, parts = parts_, a = plan_.a.data, b = plan_.b.data, d = plan_.d.data, sums = plan_.sum != nullptr, handle = device_.cublas, stream = device_.stream] {
-      float one = 1, beta = sums ? 1 : 0;
-      check(cublasLtMatmul(handle, parts->kind, &one, a, parts->a, b, parts->b, &beta, plus, parts->d, d, parts->d, &result.algo, room, result.workspaceSize, stream),
+    return [=, parts = parts_, a = plan_.a.data, b = plan_.b.data, d = plan_.d.data, sums = plan_.sum != nullptr, alpha = plan_.alpha, handle = device_.cublas,
+            stream = device_.stream] {
+      float beta = sums ? 1 : 0;
+      check(cublasLtMatmul(handle, parts->kind, &alpha, a, parts->a, b, parts->b, &beta, plus, parts->d, d, parts->d, &result.algo, room, result.workspaceSize, stream),
             "cublasLtMatmul");
     };
   }
@@ -87,9 +97,13 @@ class Matmul {
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(bias->dtype));
   }
 
-  static cublasLtMatrixLayout_t layout(const Value& value, int64_t rows, int64_t columns, int64_t pitch) {
+  cublasLtMatrixLayout_t layout(const Value& value, int64_t rows, int64_t columns, int64_t pitch, int64_t distance) const {
     cublasLtMatrixLayout_t result = nullptr;
     check(cublasLtMatrixLayoutCreate(&result, type_of(value.dtype), rows, columns, pitch), "cublasLtMatrixLayoutCreate");
+    auto count = static_cast<int32_t>(plan_.batch.count);
+    if (count == 1) return result;
+    check(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "the number of products");
+    check(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &distance, sizeof distance), "the distance of products");
     return result;
   }
 
@@ -98,6 +112,10 @@ class Matmul {
     check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     uint64_t max_bytes = max_workspace;
     check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &max_bytes, sizeof max_bytes), "the workspace of products");
+    if (plan_.alignment)
+      for (auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+        check(cublasLtMatmulPreferenceSetAttribute(preference, name, &plan_.alignment, sizeof plan_.alignment), "the alignment of products");
     algorithms_.resize(max_algorithms);
     int count = 0;
     auto status = cublasLtMatmulAlgoGetHeuristic(device_.cublas, parts_->kind, parts_->a, parts_->b, parts_->d, parts_->d, preference, max_algorithms,

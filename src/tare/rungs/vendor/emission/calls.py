@@ -296,11 +296,15 @@ def scale_channels_backward(call: CallContext) -> CallText:
     return CallText([line], "elementwise")
 
 
+def _weights(call: CallContext) -> str:
+    return f"ops::Weights{{{call.places('gradient master')}}}"
+
+
 @writes("sgd")
 def sgd(call: CallContext) -> CallText:
     rate, momentum = (number(call.op.attributes[name]) for name in ("learning_rate", "momentum"))
     settings = f"{call['master'].size}, /* rate */ {rate}, /* momentum */ {momentum}"
-    return CallText([f"ops::sgd({call.places('gradient master momentum')}, {settings});"], "elementwise")
+    return CallText([f"ops::sgd({_weights(call)}, {call.place('momentum')}, {settings});"], "elementwise")
 
 
 @writes("adam")
@@ -309,7 +313,7 @@ def adam(call: CallContext) -> CallText:
     settings = ", ".join(f"/* {name} */ {float(call.op.attributes[name])!r}" for name in fields)
     lines = [
         f"const ops::Adam settings{{{settings}}};",
-        f"ops::adam({call.places('gradient master momentum second steps')}, {call['master'].size}, settings);",
+        f"ops::adam({_weights(call)}, {call.places('momentum second steps')}, {call['master'].size}, settings);",
     ]
     return CallText(lines, "elementwise")
 

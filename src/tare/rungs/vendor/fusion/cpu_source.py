@@ -1,41 +1,26 @@
 """The C++ of a kernel on a CPU: loops that the compiler vectorises, over a range of rows for each thread."""
 
 from collections.abc import Sequence
-from math import isinf, isnan, prod
-from typing import NamedTuple
+from math import prod
 
 from tare.rungs.vendor.fusion.elementwise import EXPENSIVE, REDUCTIONS
 from tare.rungs.vendor.fusion.kernel import FusedKernel
-from tare.rungs.vendor.fusion.tensors import Constant, Gathered, Pointwise, Reduction, Shape, Source, Tensor
+from tare.rungs.vendor.fusion.tensors import Reduction, Tensor
+from tare.rungs.vendor.fusion.writer import COMPUTED, STORED, Function, KernelWriter, accumulator, times
 
 # Columns that are summed up side by side, and elements of one piece of work where nothing is summed.
 TILE, CHUNK = 64, 4096
 # The longest row whose results a pass keeps for the next one.
 LONGEST_KEPT_ROW = 8192
-STORED = {"f32": "float", "f64": "double", "i64": "int64_t", "u8": "uint8_t"}
-COMPUTED = {"f32": "float", "f64": "double", "i64": "int64_t", "u8": "bool"}
-INTEGER_STARTS = {"max": "INT64_MIN", "min": "INT64_MAX"}
 
 
-class CpuFunction(NamedTuple):
-    """A function without its name, and the number of rows that its callers share out."""
+class CpuWriter(KernelWriter):
+    """The rows of a function are shared out between its callers."""
 
-    body: str
-    rows: int
-
-
-def write_function(kernel: FusedKernel) -> CpuFunction:
-    return _Writer(kernel).write()
-
-
-class _Writer:
     def __init__(self, kernel: FusedKernel) -> None:
-        self.kernel = kernel
         # The innermost loop goes over the rows' last dimension in tiles of columns, and where nothing is reduced.
-        self.walks_rows = kernel.tiled or not kernel.reduces
+        super().__init__(kernel, walks_rows=kernel.tiled or not kernel.reduces)
         self.scratch = self._kept_results()
-        # Where an access begins in a row, by its strides over the rows and its offset.
-        self.bases: dict[tuple[Shape, int], str] = {}
 
     def _kept_results(self) -> dict[Tensor, str]:
         """The arrays of members that cost much and are needed in a later pass too."""
@@ -45,7 +30,7 @@ class _Writer:
         costly = [each for each in kernel.needed_later() if any(word in each.expression for word in EXPENSIVE)]
         return {member: f"s_{kernel.names[member]}" for member in costly}
 
-    def write(self) -> CpuFunction:
+    def write(self) -> Function:
         kernel = self.kernel
         passes = [
             line for number in kernel.passes for line in (*self._row_values(number), *self._full_pass(number))
@@ -67,9 +52,7 @@ class _Writer:
             "  }",
             "}",
         ]
-        return CpuFunction("\n".join(lines), rows)
-
-    # The place of a row and of an element
+        return Function('extern "C" void {name}', "\n".join(lines), {"rows": rows, "work": kernel.work})
 
     def _row_place(self) -> tuple[int, list[str]]:
         """The number of rows, and what tells a row's place in the loops."""
@@ -88,22 +71,6 @@ class _Writer:
             rows *= size
             lines.append(f"    const int64_t k{axis} = rest % {size}; rest /= {size};")
         return rows, [*lines, "    (void)rest;"]
-
-    def _base(self, over_rows: Shape, offset: int) -> str:
-        names = [f"k{axis}" for axis in range(len(over_rows))]
-        if self.walks_rows and names:
-            names[-1] = "first"
-        terms = [str(offset)] if offset else []
-        terms += [_times(name, stride) for name, stride in zip(names, over_rows, strict=True) if stride]
-        return " + ".join(terms) or "0"
-
-    def _place(self, over_rows: Shape, over_row: Shape, offset: int) -> str:
-        """The index of an element in memory, within the innermost loop."""
-        terms = [self.bases.setdefault((over_rows, offset), f"p{len(self.bases)}")]
-        if self.walks_rows and over_rows and over_rows[-1]:
-            terms.append(_times("j", over_rows[-1]))
-        terms += [_times(f"r{axis}", stride) for axis, stride in enumerate(over_row) if stride]
-        return " + ".join(terms)
 
     # Passes
 
@@ -146,7 +113,8 @@ class _Writer:
         return [*before, *self._nested(body, reductions), *after]
 
     def _start(self, member: Reduction) -> list[str]:
-        kind, start = self._accumulator(member)
+        reduction = REDUCTIONS[member.operation]
+        kind, start = accumulator(member.operation, member.dtype, reduction.kind, reduction.start)
         name = f"a_{self.kernel.names[member]}"
         if not self.kernel.tiled:
             return [f"    {kind} {name} = {start};"]
@@ -159,12 +127,6 @@ class _Writer:
             return [f"    const {kind} {name} = {kind}(a_{name});", *(f"    {line}" for line in store)]
         each = " ".join([f"{name}[j] = {kind}(a_{name}[j]);", *store])
         return [f"    {kind} {name}[{TILE}]; for (int64_t j = 0; j < count; ++j) {{ {each} }}"]
-
-    def _accumulator(self, member: Reduction) -> tuple[str, str]:
-        reduction = REDUCTIONS[member.operation]
-        if member.dtype == "i64":
-            return "int64_t", INTEGER_STARTS.get(member.operation, reduction.start)
-        return "double" if member.dtype == "f64" else reduction.kind, reduction.start
 
     def _nested(self, body: list[str], reductions: Sequence[Reduction]) -> list[str]:
         """The loops over a row around what they do for an element."""
@@ -189,78 +151,12 @@ class _Writer:
             return [f"#pragma omp simd reduction(+ : {totals})"]
         return []
 
-    # Values
-
-    def _full_value(self, member: Tensor, number: int, body: list[str], known: set[Tensor]) -> str:
-        """The variable that holds a member in this loop."""
-        name = self.kernel.names[member]
-        if member in known:
-            return name
-        known.add(member)
-        earlier = self.kernel.level[member] < number
-        if earlier and member in self.kernel.stored:
-            place = self._place(*self.kernel.own_strides(member))
-            text = _load(f"o{self.kernel.outputs.index(member)}", member.dtype, place)
-        elif earlier and member in self.scratch:
-            text = self._scratch_element(member)
-        else:
-            assert isinstance(member, Pointwise)
-            text = self._expression(member, True, body, known, number)
-        body.append(f"const {COMPUTED[member.dtype]} {name} = {text};")
-        return name
-
-    def _expression(self, member: Pointwise, full: bool, body: list[str], known: set[Tensor], number: int) -> str:
-        return member.expression.format(
-            *(self._operand(each, full, body, known, number) for each in member.operands)
-        )
-
-    def _operand(self, operand: Source, full: bool, body: list[str], known: set[Tensor], number: int) -> str:
-        kernel = self.kernel
-        if isinstance(operand, Constant):
-            return literal(operand)
-        if isinstance(operand, Gathered):
-            place = self._place(*kernel.strides(operand.view, full), operand.view.offset)
-            for index, stride, size in operand.indices:
-                place += f" + place_({self._operand(index, full, body, known, number)}, {size}) * {stride}"
-            return _load(f"i{kernel.input(operand.view.tensor)}", operand.dtype, place)
-        if operand.tensor not in kernel.names:
-            place = self._place(*kernel.strides(operand, full), operand.offset)
-            return _load(f"i{kernel.input(operand.tensor)}", operand.dtype, place)
-        if kernel.is_full(operand.tensor):
-            return self._full_value(operand.tensor, number, body, known)
-        return kernel.names[operand.tensor] + ("[j]" if kernel.tiled else "")
-
-    def _store(self, member: Tensor) -> str:
-        value = self.kernel.names[member] + (
-            "[j]" if self.kernel.tiled and not self.kernel.is_full(member) else ""
-        )
-        place = self._place(*self.kernel.own_strides(member))
-        return f"o{self.kernel.outputs.index(member)}[{place}] = {value};"
+    def _row_variable(self, member: Tensor) -> str:
+        return self.kernel.names[member] + ("[j]" if self.kernel.tiled else "")
 
     def _scratch_element(self, member: Tensor) -> str:
         terms, stride = [], 1
         for axis in reversed(range(len(self.kernel.row))):
-            terms.append(_times(f"r{axis}", stride))
+            terms.append(times(f"r{axis}", stride))
             stride *= self.kernel.row[axis]
         return f"{self.scratch[member]}[{' + '.join(terms)}]"
-
-
-def _load(pointer: str, dtype: str, place: str) -> str:
-    return f"({pointer}[{place}] != 0)" if dtype == "u8" else f"{pointer}[{place}]"
-
-
-def _times(name: str, stride: int) -> str:
-    return name if stride == 1 else f"{name} * {stride}"
-
-
-def literal(constant: Constant) -> str:
-    if constant.dtype == "u8":
-        return "true" if constant.number else "false"
-    if constant.dtype == "i64":
-        return f"int64_t({int(constant.number)}LL)"
-    number, suffix = float(constant.number), "f" if constant.dtype == "f32" else ""
-    if isnan(number):
-        return "NAN"
-    if isinf(number):
-        return "INFINITY" if number > 0 else "(-INFINITY)"
-    return f"({number!r}{suffix})"

@@ -1,35 +1,51 @@
 """Writes groups and calls into an execution plan, and the kernels of the groups into one C++ source."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tare.errors import Unsupported
 from tare.rungs.vendor.fusion import operators  # noqa: F401 - they register themselves
-from tare.rungs.vendor.fusion.cpu_source import write_function
+from tare.rungs.vendor.fusion.cpu_source import CpuWriter
+from tare.rungs.vendor.fusion.cuda_source import CudaWriter
 from tare.rungs.vendor.fusion.groups import Group, Item, make_groups
 from tare.rungs.vendor.fusion.kernel import FusedKernel
 from tare.rungs.vendor.fusion.reader import Reader, plan_dtype
 from tare.rungs.vendor.fusion.tensors import Assembled, LibraryCall, Pointwise, Tensor, TensorView, whole
 from tare.rungs.vendor.fusion.trace import TracedStep
+from tare.rungs.vendor.fusion.writer import Function, KernelWriter
 from tare.rungs.vendor.lowering.origin import Origin, merged_origin
-from tare.rungs.vendor.lowering.plan import ExecutionPlan, Parameter, Value
+from tare.rungs.vendor.lowering.plan import HALVES, ExecutionPlan, Parameter, Value
 
 OPTIONAL = ("index", "bag", "sizes")
+
+
+class Language(NamedTuple):
+    """What the kernels of a device are written in."""
+
+    prelude: str
+    writer: Callable[[FusedKernel], KernelWriter]
+
+
+LANGUAGES = {
+    "cpu": Language('#include "halves.hpp"\n#include "expressions.hpp"', CpuWriter),
+    "cuda": Language('#include "expressions.cuh"', CudaWriter),
+}
 
 
 @dataclass
 class Kernels:
     """The functions of a plan, each once: layers of one shape share theirs."""
 
-    names: dict[str, str] = field(default_factory=dict)
+    language: Language
+    functions: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def name(self, body: str) -> str:
-        return self.names.setdefault(body, f"kernel{len(self.names)}")
+    def name(self, function: Function) -> str:
+        return self.functions.setdefault((function.head, function.body), f"kernel{len(self.functions)}")
 
     def source(self) -> str:
-        functions = [f'extern "C" void {name}{body}' for body, name in self.names.items()]
-        return "\n\n".join(['#include "expressions.hpp"', *functions, ""])
+        functions = [f"{head.format(name=name)}{body}" for (head, body), name in self.functions.items()]
+        return "\n\n".join([self.language.prelude, *functions, ""])
 
 
 def emit_step(plan: ExecutionPlan, step: TracedStep, tensors: Sequence[Any]) -> None:
@@ -50,20 +66,21 @@ def emit_step(plan: ExecutionPlan, step: TracedStep, tensors: Sequence[Any]) -> 
         if isinstance(gradient, TensorView):
             parameter, view = by_name[_plain(name)], _computed(reader, gradient, taken)
             parameter.gradient = plan.make(
-                parameter.value.shape, "f32", f"gradient of {parameter.name}", "gradient"
+                parameter.value.shape, view.dtype, f"gradient of {parameter.name}", "gradient"
             )
             view.tensor.value = parameter.gradient
             written.append(view)
     finals = [_computed(reader, reader.as_view(output), taken) for output in outputs]
-    if any(view.dtype != "f32" for view in finals):
+    if any(view.dtype not in ("f32", *HALVES) for view in finals):
         raise Unsupported("a result of integers or of float64")
     changes = [(value, _computed(reader, reader.as_view(result), taken)) for value, result in kept]
     stored = [*finals, *(view for _, view in changes)]
     emit(plan, make_groups(reader.tensors, [view.tensor for view in (*written, *stored)]), stored)
     for value, view in changes:
         # At the end, when nothing reads the state of before any more. Words of four bytes, whatever they are.
+        # What a half type lacks to whole words is padding in either place.
         plan.origin = Origin(value.name.rpartition(".")[0], "update")
-        words = value.nbytes // 4
+        words = -(-value.nbytes // 4)
         whole_tensor = {
             "rows": 1,
             "width": words,
@@ -71,6 +88,7 @@ def emit_step(plan: ExecutionPlan, step: TracedStep, tensors: Sequence[Any]) -> 
             "from_offset": 0,
             "to_pitch": words,
             "to_offset": 0,
+            "dtype": "f32",
         }
         plan.emit("copy_block", {"x": view.tensor.value}, {"y": value}, **whole_tensor)
     for view in finals:
@@ -85,16 +103,16 @@ def _placeholders(
 ) -> list[Any]:
     arguments: list[Any] = []
     for name, tensor in step.parameters.items():
-        value = plan.make(tensor.shape, name=_plain(name), region="weights", content=tensor.detach())
+        dtype = plan_dtype(tensor.dtype, f"the weight {_plain(name)}")
+        value = plan.make(tensor.shape, dtype, _plain(name), "weights", tensor.detach())
         plan.parameters.append(Parameter(_plain(name), value, trained=name in step.trained))
         arguments.append(_stored(value))
     for name, buffer in step.buffers.items():
         # A buffer that no step changes is known ahead of time.
         arguments.append(_stored(states[name]) if name in states else buffer.detach())
-    dtypes = {"torch.float32": "f32", "torch.int64": "i64", "torch.bool": "u8"}
     for tensor in tensors:
-        dtype = dtypes.get(str(tensor.dtype))
-        if dtype is None:
+        dtype = plan_dtype(tensor.dtype, "an input")
+        if dtype == "f64" or str(tensor.dtype) == "torch.int32":
             raise Unsupported(f"an input of {tensor.dtype}")
         plan.inputs.append(plan.make(tensor.shape, dtype, f"input{len(plan.inputs)}", "input", tensor))
         arguments.append(_stored(plan.inputs[-1]))
@@ -127,7 +145,7 @@ def _computed(reader: Reader, view: TensorView, taken: set[Tensor]) -> TensorVie
 
 
 def emit(plan: ExecutionPlan, items: Sequence[Item], finals: Sequence[TensorView]) -> None:
-    kernels = Kernels()
+    kernels = Kernels(LANGUAGES[plan.device])
     item_of: dict[Tensor, Item] = {}
     for item in items:
         for tensor in item.members if isinstance(item, Group) else item.results.values():
@@ -138,7 +156,7 @@ def emit(plan: ExecutionPlan, items: Sequence[Item], finals: Sequence[TensorView
             _emit_group(plan, item, stored, kernels)
         else:
             _emit_call(plan, item, stored)
-    plan.kernels = kernels.source() if kernels.names else ""
+    plan.kernels = kernels.source() if kernels.functions else ""
 
 
 def _read_elsewhere(items: Sequence[Item], item_of: Mapping[Tensor, Item]) -> set[Tensor]:
@@ -165,11 +183,11 @@ def _value(plan: ExecutionPlan, tensor: Tensor) -> Value:
 
 def _emit_group(plan: ExecutionPlan, group: Group, stored: set[Tensor], kernels: Kernels) -> None:
     kernel = FusedKernel(group, stored & set(group.members))
-    function = write_function(kernel)
+    function = kernels.language.writer(kernel).write()
     inputs = {f"i{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.inputs)}
     outputs = {f"o{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.outputs)}
     plan.origin = merged_origin([member.origin for member in group.members])
-    plan.emit("fused", inputs, outputs, kernel=kernels.name(function.body), rows=function.rows, work=kernel.work)
+    plan.emit("fused", inputs, outputs, kernel=kernels.name(function), **function.attributes)
 
 
 def _emit_call(plan: ExecutionPlan, call: LibraryCall, stored: set[Tensor]) -> None:
@@ -188,4 +206,7 @@ def _emit_call(plan: ExecutionPlan, call: LibraryCall, stored: set[Tensor]) -> N
             value if value.shape == result.shape else Value("", result.shape, value.dtype, base=value.owner)
         )
     plan.origin = call.origin
-    plan.emit(call.kind, inputs, outputs, **call.attributes)
+    # A call computes in the type of what it reads, whatever the plan's own is.
+    read = [view.dtype for view in call.inputs.values()]
+    dtype = next((dtype for dtype in read if dtype in HALVES), "f32")
+    plan.emit(call.kind, inputs, outputs, dtype=dtype, **call.attributes)

@@ -21,7 +21,7 @@ from tare.rungs.vendor.fusion.tensors import (
     whole,
 )
 from tare.rungs.vendor.lowering.origin import Origin, module_of, origin_of
-from tare.rungs.vendor.lowering.plan import ExecutionPlan
+from tare.rungs.vendor.lowering.plan import TORCH_DTYPES, ExecutionPlan
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 HANDLERS: dict[str, Callable[..., Any]] = {}
@@ -206,6 +206,11 @@ class Reader:
         """An operand as a view; numbers and gathered elements are computed into a tensor first."""
         return operand if isinstance(operand, TensorView) else self.copy(operand, operand.shape)
 
+    def cast(self, operand: Operand, dtype: str) -> Operand:
+        if operand.dtype == dtype:
+            return operand
+        return self.pointwise("{0}", [operand], operand.shape, dtype)
+
     def copy(self, operand: Operand, shape: Shape) -> TensorView:
         return self.pointwise("{0}", [operand], shape, operand.dtype)
 
@@ -290,14 +295,15 @@ def _as_known(leaf: Any) -> Any:
 
     if not isinstance(leaf, Constant):
         return leaf
-    dtypes = {"f32": torch.float32, "f64": torch.float64, "i64": torch.int64, "u8": torch.bool}
-    return torch.tensor(leaf.number, dtype=dtypes[leaf.dtype]).expand(leaf.shape)
+    dtype = {"u8": "bool", "f64": "float64"}.get(leaf.dtype) or TORCH_DTYPES[leaf.dtype]
+    return torch.tensor(leaf.number, dtype=getattr(torch, dtype)).expand(leaf.shape)
 
 
 def plan_dtype(dtype: Any, where: str) -> str:
     import torch
 
-    known = {torch.float32: "f32", torch.float64: "f64", torch.int64: "i64", torch.int32: "i64", torch.bool: "u8"}
+    known = {getattr(torch, theirs): ours for ours, theirs in TORCH_DTYPES.items()}
+    known |= {torch.float64: "f64", torch.int32: "i64", torch.bool: "u8"}
     if dtype not in known:
         raise Unsupported(f"{where} of {dtype}")
     return known[dtype]

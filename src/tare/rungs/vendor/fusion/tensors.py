@@ -134,7 +134,8 @@ class Pointwise(Tensor):
         if self.target is None and self.operands and isinstance(source := self.operands[0], TensorView):
             if self.expression == "{0}" and source.dtype == self.dtype:
                 return source, 1.0
-            if self.expression == "{0} * {1}" and isinstance(factor := self.operands[1], Constant):
+            is_product = self.expression == "{0} * {1}" and source.dtype == self.dtype
+            if is_product and isinstance(factor := self.operands[1], Constant):
                 return source, float(factor.number)
         return None
 

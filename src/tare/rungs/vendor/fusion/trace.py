@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tare.errors import Unsupported, brief
+from tare.rungs.vendor.fusion.autocast import interpreter_class
 from tare.rungs.vendor.lowering.origin import BACKWARD
 
 
@@ -21,8 +22,11 @@ class TracedStep(NamedTuple):
     changed_inputs: list[int]
 
 
-def trace(exported: Any, module: Any, tensors: tuple[Any, ...], trains: bool) -> TracedStep:
-    """`exported` is the program of the module, whose Python code is not run again."""
+def trace(
+    exported: Any, module: Any, tensors: tuple[Any, ...], trains: bool, autocast: str | None = None
+) -> TracedStep:
+    """`exported` is the program of the module, whose Python code is not run again. `autocast` is the half type of
+    the arithmetic, where it has one."""
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
     from torch.func import functionalize, grad_and_value
@@ -39,6 +43,7 @@ def trace(exported: Any, module: Any, tensors: tuple[Any, ...], trains: bool) ->
     first_name |= first_buffer
     trained = [name for name, parameter in parameters.items() if trains and parameter.requires_grad]
     counts: list[int] = []
+    half = None if autocast is None else getattr(torch, autocast)
 
     def outputs_of(weights: dict[str, Any], state: dict[str, Any], batch: list[Any]) -> list[Any]:
         """The results of the program. What it changes is in `state` and `batch` afterwards."""
@@ -53,7 +58,7 @@ def trace(exported: Any, module: Any, tensors: tuple[Any, ...], trains: bool) ->
                 known = weights.get(name, state.get(name))
                 arguments.append(exported.constants[spec.target] if known is None else known)
         # Node by node, so that every operator of the trace knows the module that it came from.
-        results = run_with_modules(exported.graph_module, arguments)
+        results = run_with_modules(exported.graph_module, half, arguments)
         outputs = []
         for spec, result in zip(signature.output_specs, results, strict=True):
             if spec.kind is OutputKind.BUFFER_MUTATION:
@@ -132,15 +137,16 @@ def _once(named: Iterable[tuple[str, Any]]) -> tuple[dict[str, Any], dict[str, s
     return tensors, first
 
 
-def run_with_modules(module: Any, arguments: Sequence[Any]) -> Any:
-    """Runs a graph node by node, and tells the gradient of every operator which module the operator came from."""
+def run_with_modules(module: Any, half: Any, arguments: Sequence[Any]) -> Any:
+    """Runs a graph node by node, under autocast with a half type if there is one, and tells the gradient of every
+    operator which module the operator came from."""
     import torch
     from torch.fx import traceback
     from torch.utils import _pytree as pytree
 
     known: set[Any] = set()
 
-    class ModuleKeeper(torch.fx.Interpreter):  # type: ignore[misc]
+    class ModuleKeeper(interpreter_class(half)):  # type: ignore[misc]
         def run_node(self, n: Any) -> Any:
             result = super().run_node(n)
             meta = {"nn_module_stack": n.meta.get("nn_module_stack") or {}, "custom": BACKWARD}

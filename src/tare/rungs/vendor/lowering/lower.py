@@ -17,8 +17,8 @@ def lower(
 ) -> ExecutionPlan:
     """`storage` is the torch type of the weights, `autocast` that of the arithmetic where it differs.
 
-    A network of the operators that the libraries have becomes their calls alone. On a CPU, any other one becomes
-    calls and generated kernels."""
+    A network of the operators that the libraries have becomes their calls alone. Any other one becomes calls and
+    generated kernels."""
     import torch
 
     trains = case.mode == "train"
@@ -35,10 +35,13 @@ def lower(
         read_program(readable(exported), module, tensors, plan, "model.", targets)
         _finish_calls(plan, trains)
     except Unsupported:
-        if case.device_type != "cpu":
-            raise
-        plan = ExecutionPlan(dtype, channels_last=False)
-        _lower_to_kernels(plan, exported, module, tensors, trains)
+        plan = ExecutionPlan(dtype, channels_last=False, device=case.device_type)
+        if storage != "float32":
+            # Exported again: what a module itself computes in float32 shows in its own type only.
+            module = module.to(getattr(torch, storage))
+            with torch.set_grad_enabled(trains):
+                exported = export(module, tensors)
+        _lower_to_kernels(plan, exported, module, tensors, trains, autocast)
     if trains:
         rounds = storage != "float32"
         add_update(plan, case.optimizer or "sgd", learning_rate, workload.momentum, half_storage=rounds)
@@ -100,11 +103,16 @@ def _finish_calls(plan: ExecutionPlan, trains: bool) -> None:
 
 
 def _lower_to_kernels(
-    plan: ExecutionPlan, exported: Any, module: Any, tensors: tuple[Any, ...], trains: bool
+    plan: ExecutionPlan,
+    exported: Any,
+    module: Any,
+    tensors: tuple[Any, ...],
+    trains: bool,
+    autocast: str | None,
 ) -> None:
     from tare.rungs.vendor.fusion.emit import emit_step
     from tare.rungs.vendor.fusion.trace import trace
 
-    emit_step(plan, trace(exported, module, examples(tensors), trains), tensors)
+    emit_step(plan, trace(exported, module, tensors, trains, autocast), tensors)
     if not trains:
         plan.parameters.clear()

@@ -87,15 +87,16 @@ def add_update(
     outputs = {role: value for role, value in buffers.items() if not role.startswith("gradient")}
     for value in buffers.values():
         plan.regions[value.region] = align(value.nbytes)
+    settings = {"learning_rate": learning_rate, "round": half_storage, "dtype": plan.dtype}
     if optimizer == "sgd":
-        plan.emit("sgd", inputs, outputs, learning_rate=learning_rate, momentum=momentum, round=half_storage)
+        plan.emit("sgd", inputs, outputs, momentum=momentum, **settings)
         return
     # Their state is zero at first, like that of SGD, and so is the number of steps.
     for role, shape in (("second", (count,)), ("steps", (1,))):
         outputs[role] = Value(role, shape, "f32", "momentum", plan.regions["momentum"])
         plan.regions["momentum"] += align(outputs[role].nbytes)
     decay = WEIGHT_DECAY[optimizer]
-    plan.emit("adam", inputs, outputs, learning_rate=learning_rate, decay=decay, round=half_storage, **ADAM)
+    plan.emit("adam", inputs, outputs, decay=decay, **settings, **ADAM)
 
 
 def _element_offsets(plan: ExecutionPlan, weights: list[Value], start: int) -> tuple[dict[Value, int], int]:

@@ -13,6 +13,7 @@ from tare.rungs.vendor.lowering.origin import Origin
 BYTES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2, "i64": 8, "u8": 1}
 # The names of the types in torch.
 TORCH_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i64": "int64"}
+HALVES = ("bf16", "f16")
 VERSION = 1
 
 
@@ -113,8 +114,9 @@ class ExecutionPlan:
     outputs: list[Value] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
     regions: dict[str, int] = field(default_factory=dict)
-    # The source of the kernels that were generated for this plan; empty without any.
+    # The source of the kernels that were generated for this plan, empty without any, and the kind of their device.
     kernels: str = ""
+    device: str = "cpu"
     # The origin of the ops that are emitted now.
     origin: Origin = field(default=Origin())
 
@@ -160,7 +162,7 @@ class ExecutionPlan:
         if self.kernels:
             from tare.rungs.vendor.fusion.build import build_kernels
 
-            build_kernels(self.kernels, folder / "kernels.so")
+            build_kernels(self.kernels, self.device, folder)
         values = self.values()
         index = {value: i for i, value in enumerate(values)}
         contents = []

@@ -53,11 +53,21 @@ inline void scale_channels_backward(Scratch& scratch, const float* x, const floa
   for (int64_t at = 0; at < factors; ++at) ds[at] = static_cast<float>(sum[at]);
 }
 
+// The flat buffers that an update reads and changes, in the same order.
+struct Weights {
+  const float* gradient;
+  float* master;
+
+  float gradient_at(int64_t i) const { return gradient[i]; }
+  void set(int64_t i, float weight) const { master[i] = weight; }
+};
+
 // v = momentum * v + g; w = w - rate * v.
-inline void sgd(const float* gradient, float* master, float* velocity, int64_t size, float rate, float momentum) {
+template <class AnyWeights>
+void sgd(const AnyWeights& weights, float* velocity, int64_t size, float rate, float momentum) {
   for (int64_t i = 0; i < size; ++i) {
-    velocity[i] = momentum * velocity[i] + gradient[i];
-    master[i] -= rate * velocity[i];
+    velocity[i] = momentum * velocity[i] + weights.gradient_at(i);
+    weights.set(i, weights.master[i] - rate * velocity[i]);
   }
 }
 
@@ -66,17 +76,18 @@ struct Adam {
 };
 
 // Adam (Kingma and Ba, 2014) as torch has it; with decay, AdamW (Loshchilov and Hutter, 2017).
-inline void adam(const float* gradient, float* master, float* mean, float* square, float* steps, int64_t size, Adam settings) {
+template <class AnyWeights>
+void adam(const AnyWeights& weights, float* mean, float* square, float* steps, int64_t size, Adam settings) {
   double step = *steps += 1, rate = settings.rate, first = settings.first, second = settings.second;
   float kept = static_cast<float>(1 - rate * settings.decay), epsilon = static_cast<float>(settings.epsilon);
   float scale = static_cast<float>(rate / (1 - std::pow(first, step)));
   float root = static_cast<float>(std::sqrt(1 - std::pow(second, step)));
   float b1 = static_cast<float>(1 - first), b2 = static_cast<float>(second), rest = static_cast<float>(1 - second);
   for (int64_t i = 0; i < size; ++i) {
-    float g = gradient[i];
+    float g = weights.gradient_at(i);
     mean[i] += b1 * (g - mean[i]);
     square[i] = b2 * square[i] + rest * g * g;
-    master[i] = kept * master[i] - scale * mean[i] / (std::sqrt(square[i]) / root + epsilon);
+    weights.set(i, kept * weights.master[i] - scale * mean[i] / (std::sqrt(square[i]) / root + epsilon));
   }
 }
 

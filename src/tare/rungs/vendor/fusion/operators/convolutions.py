@@ -23,7 +23,9 @@ def convolution(
             raise Unsupported("a transposed convolution over 3 dimensions")
         volume, kernel = reader.view(input), reader.view(weight)
         steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        result = _Volumes(reader, volume.shape, meta.shape, kernel.shape, steps).forward(volume, kernel)
+        result = _Volumes(reader, volume.shape, meta.shape, kernel.shape, steps, volume.dtype).forward(
+            volume, kernel
+        )
     else:
         geometry = _geometry(stride, padding, dilation, groups, sides)
         x, w = (_image(reader, operand, sides) for operand in (input, weight))
@@ -43,18 +45,19 @@ def _convolved(
     kind, inputs, role = (
         ("conv_input_gradient", {"w": w, "dy": x}, "dx") if transposed else ("conv", {"x": x, "w": w}, "y")
     )
-    return whole(reader.call(kind, inputs, {role: (shape, "f32")}, **geometry).results[role])
+    return whole(reader.call(kind, inputs, {role: (shape, x.dtype)}, **geometry).results[role])
 
 
 class _Volumes:
     """A convolution of volumes is a sum over the filter's depth: each part of the filter meets some slices of the
     volume, and convolves them as images."""
 
-    def __init__(self, reader: Reader, x: Shape, y: Shape, w: Shape, steps: dict[str, Any]) -> None:
+    def __init__(self, reader: Reader, x: Shape, y: Shape, w: Shape, steps: dict[str, Any], dtype: str) -> None:
         self.reader, self.x, self.y, self.w = reader, x, y, w
         self.stride, self.padding, self.dilation = (steps[name][0] for name in ("stride", "padding", "dilation"))
         stride, padding, dilation = (steps[name][1:] for name in ("stride", "padding", "dilation"))
         self.geometry = _geometry(stride, padding, dilation, steps["groups"], 2)
+        self.dtype = dtype
         self.padded = (*x[:2], x[2] + 2 * self.padding, *x[3:])
 
     def forward(self, x: TensorView, w: TensorView) -> Operand:
@@ -72,8 +75,8 @@ class _Volumes:
         for at in range(self.w[2]):
             part = _convolved(reader, shape, gradient, self._filter(w, at), True, self.geometry)
             volume = reader.view(self._volume(part, (self.y[0], self.x[1], self.y[2], *self.x[3:])))
-            zeros = Constant(0.0, "f32", self.padded)
-            meta = Meta("", self.padded, "f32", [])
+            zeros = Constant(0.0, self.dtype, self.padded)
+            meta = Meta("", self.padded, self.dtype, [])
             images.append(
                 reader.view(replaced(reader, meta, zeros, volume, 2, at * self.dilation, self.y[2], self.stride))
             )
@@ -81,21 +84,23 @@ class _Volumes:
 
     def weight_gradient(self, x: TensorView, dy: TensorView) -> Operand:
         reader, gradient, padded = self.reader, self._images(dy), self._pad(x)
-        frame, parts = whole(Tensor(self.w, "f32")), list[tuple[Operand, TensorView]]()
+        frame, parts = whole(Tensor(self.w, self.dtype)), list[tuple[Operand, TensorView]]()
         for at in range(self.w[2]):
             inputs = {"x": self._slices(padded, at), "dy": gradient}
             shape = (*self.w[:2], *self.w[3:])
-            call = reader.call("conv_weight_gradient", inputs, {"dw": (shape, "f32")}, **self.geometry)
+            call = reader.call("conv_weight_gradient", inputs, {"dw": (shape, self.dtype)}, **self.geometry)
             parts.append((whole(call.results["dw"]), frame.slice(2, at, 1).without(2)))
-        return reader.assemble(self.w, "f32", parts)
+        return reader.assemble(self.w, self.dtype, parts)
 
     def _pad(self, x: TensorView) -> TensorView:
         if not self.padding:
             return x
-        frame = whole(Tensor(self.padded, "f32"))
+        frame = whole(Tensor(self.padded, self.dtype))
         sides = [frame.slice(2, start, self.padding) for start in (0, self.padding + self.x[2])]
-        zeros: list[tuple[Operand, TensorView]] = [(Constant(0.0, "f32", side.shape), side) for side in sides]
-        return self.reader.assemble(self.padded, "f32", [*zeros, (x, frame.slice(2, self.padding, self.x[2]))])
+        zeros: list[tuple[Operand, TensorView]] = [(Constant(0.0, self.dtype, side.shape), side) for side in sides]
+        return self.reader.assemble(
+            self.padded, self.dtype, [*zeros, (x, frame.slice(2, self.padding, self.x[2]))]
+        )
 
     def _slices(self, padded: TensorView, at: int) -> TensorView:
         """Those that a part of the filter meets, as images."""
@@ -118,7 +123,7 @@ class _Volumes:
     def _sum(self, parts: Sequence[TensorView]) -> TensorView:
         total = parts[0]
         for part in parts[1:]:
-            total = self.reader.pointwise("{0} + {1}", [total, part], part.shape, "f32")
+            total = self.reader.pointwise("{0} + {1}", [total, part], part.shape, self.dtype)
         return total
 
 
@@ -133,13 +138,13 @@ def convolution_backward(
     if output_mask[2]:
         gradient = reader.view(grad_output)
         axes = [axis for axis in range(len(gradient.shape)) if axis != 1]
-        result[2] = reader.reduce("sum", gradient, axes, False, "f32")
+        result[2] = reader.reduce("sum", gradient, axes, False, gradient.dtype)
     if sides == 3:
         gradient, volume, kernel = (reader.view(operand) for operand in (grad_output, input, weight))
         steps = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         if transposed:
             raise Unsupported("a transposed convolution over 3 dimensions")
-        volumes = _Volumes(reader, volume.shape, gradient.shape, kernel.shape, steps)
+        volumes = _Volumes(reader, volume.shape, gradient.shape, kernel.shape, steps, volume.dtype)
         result[0] = volumes.input_gradient(gradient, kernel) if output_mask[0] else None
         result[1] = volumes.weight_gradient(volume, gradient) if output_mask[1] else None
         return result
@@ -151,7 +156,7 @@ def convolution_backward(
         result[0] = reader.reshape(moved, reader.view(input).shape)
     if output_mask[1]:
         inputs = {"x": dy, "dy": x} if transposed else {"x": x, "dy": dy}
-        call = reader.call("conv_weight_gradient", inputs, {"dw": (w.shape, "f32")}, **geometry)
+        call = reader.call("conv_weight_gradient", inputs, {"dw": (w.shape, x.dtype)}, **geometry)
         result[1] = reader.reshape(whole(call.results["dw"]), reader.view(weight).shape)
     return result
 

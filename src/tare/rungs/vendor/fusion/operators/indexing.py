@@ -17,6 +17,10 @@ from tare.rungs.vendor.fusion.tensors import (
     contiguous_strides,
     whole,
 )
+from tare.rungs.vendor.lowering.plan import HALVES
+
+# What rows and elements of are added up.
+FLOATS = ("f32", *HALVES)
 
 
 @reads("embedding")
@@ -135,7 +139,7 @@ def _into_elements(
     include_self: bool = True,
 ) -> Operand:
     """Elements put, added, ... into another tensor, in places that the index names along one dimension."""
-    if meta.dtype != "f32":
+    if meta.dtype not in FLOATS:
         raise Unsupported(f"a scatter of {meta.dtype}")
     if operation not in ("put", "sum", "mean", "amax", "amin"):
         raise Unsupported(f"a scatter that takes the {operation}")
@@ -151,7 +155,7 @@ def _into_elements(
     inputs = {"x": reader.contiguous(source), "index": reader.contiguous(index)}
     inputs["base"] = reader.contiguous(base if isinstance(base, TensorView) else reader.copy(base, meta.shape))
     attributes = {"count": index.shape[axis], "inner": prod(meta.shape[axis + 1 :]), "operation": operation}
-    call = reader.call("scatter", inputs, {"y": (meta.shape, "f32")}, include_self=include_self, **attributes)
+    call = reader.call("scatter", inputs, {"y": (meta.shape, meta.dtype)}, include_self=include_self, **attributes)
     return whole(call.results["y"])
 
 
@@ -165,7 +169,7 @@ def embedding_bag(
     if mode not in (0, 1) or per_sample_weights is not None or include_last_offset or padding_idx >= 0:
         raise Unsupported("an embedding bag other than a sum or a mean of whole bags")
     inputs = {"w": reader.contiguous(weight), "index": numbers, "offsets": reader.contiguous(offsets)}
-    results = {"y": (bags.shape, "f32"), "bag": (numbers.shape, "i64"), "sizes": (bags.shape[:1], "i64")}
+    results = {"y": (bags.shape, weight.dtype), "bag": (numbers.shape, "i64"), "sizes": (bags.shape[:1], "i64")}
     call = reader.call("bag_rows", inputs, results, mean=mode == 1)
     y, bag, sizes = (whole(call.results[role]) for role in results)
     return [y, bag, sizes, sizes]
@@ -179,9 +183,11 @@ def embedding_bag_backward(
     gradient = reader.view(grad)
     if mode == 1:
         sizes = reader.reshape(bag_size, (gradient.shape[0], 1))
-        gradient = reader.pointwise("{0} / float(max_({1}, int64_t(1)))", [gradient, sizes], gradient.shape, "f32")
+        gradient = reader.pointwise(
+            "{0} / float(max_({1}, int64_t(1)))", [gradient, sizes], gradient.shape, gradient.dtype
+        )
     shape = (*indices.shape, gradient.shape[1])
-    of_bag = Meta("", shape, "f32", [])
+    of_bag = Meta("", shape, gradient.dtype, [])
     rows = reader.view(named_elements(reader, of_bag, gradient, [offset2bag]))
     return embedding_backward(reader, meta, rows, indices, num_weights, -1, False)
 
@@ -225,8 +231,8 @@ def index_put(
     """Rows along the indexed dimensions, which are joined and moved to the front for it."""
     named = [axis for axis, place in enumerate(indices) if place is not None]
     places = [place for place in indices if place is not None]
-    if meta.dtype != "f32" or any(place.dtype == "u8" for place in places):
-        raise Unsupported("index_put into anything but float32, or with truth values")
+    if meta.dtype not in FLOATS or any(place.dtype == "u8" for place in places):
+        raise Unsupported("index_put into anything but floats, or with truth values")
     axis, last = named[0], named[-1]
     if named != list(range(axis, last + 1)):
         raise Unsupported("index_put into dimensions that are apart")

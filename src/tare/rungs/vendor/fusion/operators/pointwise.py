@@ -11,6 +11,7 @@ from tare.rungs.vendor.fusion.tensors import (
     Operand,
     TensorView,
 )
+from tare.rungs.vendor.lowering.plan import HALVES
 
 Number = float | int | bool
 FIELD = re.compile(r"{(\w+)}")
@@ -26,9 +27,8 @@ def expression(reader: Reader, meta: Meta, template: str, **arguments: Any) -> O
     fields = list(dict.fromkeys(FIELD.findall(template)))
     given = [arguments[name] for name in fields]
     # A number is of the type of the tensors beside it, as in torch.
-    dtypes = {operand.dtype for operand in given if isinstance(operand, TensorView)}
-    numbers = {getattr(operand, "dtype", "f32" if isinstance(operand, float) else "") for operand in given}
-    literal = next((dtype for dtype in ("f64", "f32") if dtype in dtypes or dtype in numbers), "i64")
+    dtypes = {getattr(operand, "dtype", "f32" if isinstance(operand, float) else "") for operand in given}
+    literal = "f64" if "f64" in dtypes else "f32" if dtypes & {"f32", *HALVES} else "i64"
     operands = [operand if isinstance(operand, TensorView) else _constant(operand, literal) for operand in given]
     if template == ELEMENTWISE["mul.Tensor"] and isinstance(operands[0], TensorView):
         same_as = operands[0].shape == meta.shape and operands[0].dtype == meta.dtype
@@ -58,7 +58,7 @@ def sum_of_two(reader: Reader, meta: Meta, self: Any, other: Any, alpha: Number 
 def rounded_division(reader: Reader, meta: Meta, self: Any, other: Any, rounding_mode: str | None) -> Operand:
     if rounding_mode is None:
         return expression(reader, meta, ELEMENTWISE["div.Tensor"], self=self, other=other)
-    if meta.dtype in ("f32", "f64"):
+    if meta.dtype in ("f32", "f64", *HALVES):
         whole_number = "std::floor" if rounding_mode == "floor" else "std::trunc"
         return expression(reader, meta, f"{whole_number}({{self}} / {{other}})", self=self, other=other)
     template = "floor_divide_({self}, {other})" if rounding_mode == "floor" else "{self} / {other}"
@@ -98,8 +98,8 @@ def fill(reader: Reader, meta: Meta, fill_value: Any = None, **_: Any) -> Operan
         if not isinstance(number, Constant):
             raise Unsupported(f"{meta.name} with a computed number")
         number = number.number
-    kinds = {"f32": float, "f64": float, "i64": int, "u8": bool}
-    return Constant(kinds[meta.dtype](number), meta.dtype, meta.shape)
+    kinds: dict[str, type] = {"i64": int, "u8": bool}
+    return Constant(kinds.get(meta.dtype, float)(number), meta.dtype, meta.shape)
 
 
 @reads(

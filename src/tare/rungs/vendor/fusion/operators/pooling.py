@@ -21,7 +21,7 @@ def max_pool(
     x, shape = _batch(reader, self), meta.parts[0]
     assert shape is not None
     four = _batch_shape(shape.shape)
-    call = reader.call("max_pool", {"x": x}, {"y": (four, "f32"), "index": (four, "u8")}, **geometry)
+    call = reader.call("max_pool", {"x": x}, {"y": (four, x.dtype), "index": (four, "u8")}, **geometry)
     return [reader.reshape(whole(call.results["y"]), shape.shape), whole(call.results["index"])]
 
 
@@ -38,14 +38,15 @@ def max_pool_backward(
     if prod(kernel_size) > MAX_WINDOW:
         raise Unsupported(f"the gradient of a max_pool2d over more than {MAX_WINDOW} pixels")
     inputs = {"dy": _batch(reader, grad_output), "index": indices}
-    call = reader.call("max_pool_backward", inputs, {"dx": (_batch_shape(meta.shape), "f32")}, **geometry)
+    results = {"dx": (_batch_shape(meta.shape), grad_output.dtype)}
+    call = reader.call("max_pool_backward", inputs, results, **geometry)
     return reader.reshape(whole(call.results["dx"]), meta.shape)
 
 
 @reads("avg_pool2d")
 def average_pool(reader: Reader, meta: Meta, self: Operand, **window: Any) -> Operand:
     x, shape = _batch(reader, self), _batch_shape(meta.shape)
-    call = reader.call("average_pool", {"x": x}, {"y": (shape, "f32")}, **_average_window(**window))
+    call = reader.call("average_pool", {"x": x}, {"y": (shape, x.dtype)}, **_average_window(**window))
     result = reader.reshape(whole(call.results["y"]), meta.shape)
     factor = _share_of_window(x.shape, **window)
     return result if factor is None else _product(reader, result, reader.constant(factor), meta.shape)
@@ -60,25 +61,28 @@ def average_pool_backward(
         gradient = reader.view(grad_output)
         grad_output = _product(reader, gradient, reader.constant(factor), gradient.shape)
     inputs = {"dy": _batch(reader, grad_output)}
-    call = reader.call("average_pool_backward", inputs, {"dx": (shape, "f32")}, **_average_window(**window))
+    call = reader.call(
+        "average_pool_backward", inputs, {"dx": (shape, grad_output.dtype)}, **_average_window(**window)
+    )
     return reader.reshape(whole(call.results["dx"]), meta.shape)
 
 
 def _product(reader: Reader, first: Operand, second: Operand, shape: Shape) -> Operand:
-    return reader.pointwise("{0} * {1}", [first, second], shape, "f32")
+    return reader.pointwise("{0} * {1}", [first, second], shape, first.dtype)
 
 
 @reads("_adaptive_avg_pool2d")
 def adaptive_pool(reader: Reader, meta: Meta, self: Operand, output_size: Sequence[int]) -> Operand:
     x = _batch(reader, self)
-    call = reader.call("average_pool", {"x": x}, {"y": (_batch_shape(meta.shape), "f32")}, adaptive=True)
+    call = reader.call("average_pool", {"x": x}, {"y": (_batch_shape(meta.shape), x.dtype)}, adaptive=True)
     return reader.reshape(whole(call.results["y"]), meta.shape)
 
 
 @reads("_adaptive_avg_pool2d_backward")
 def adaptive_pool_backward(reader: Reader, meta: Meta, grad_output: Operand, self: Operand) -> Operand:
     inputs = {"dy": _batch(reader, grad_output)}
-    call = reader.call("average_pool_backward", inputs, {"dx": (_batch_shape(meta.shape), "f32")}, adaptive=True)
+    results = {"dx": (_batch_shape(meta.shape), grad_output.dtype)}
+    call = reader.call("average_pool_backward", inputs, results, adaptive=True)
     return reader.reshape(whole(call.results["dx"]), meta.shape)
 
 

@@ -2,9 +2,11 @@
 
 from math import prod
 
+from tare.errors import Unsupported
 from tare.rungs.vendor.fusion.operators.pointwise import Number, expression
 from tare.rungs.vendor.fusion.reader import Meta, Reader, reads
 from tare.rungs.vendor.fusion.tensors import Constant, Operand, Pointwise, Shape, TensorView, whole
+from tare.rungs.vendor.lowering.plan import HALVES
 
 
 @reads("mm", "bmm")
@@ -26,7 +28,7 @@ def times(reader: Reader, operand: Operand, factor: Number, shape: Shape) -> Ope
     return (
         operand
         if factor == 1
-        else reader.pointwise("{0} * {1}", [operand, Constant(float(factor), "f32")], shape, "f32")
+        else reader.pointwise("{0} * {1}", [operand, Constant(float(factor), "f32")], shape, operand.dtype)
     )
 
 
@@ -45,6 +47,8 @@ def vector_product(reader: Reader, meta: Meta, self: Operand, **other: Operand) 
 
 def matrix_product(reader: Reader, shape: Shape, a: TensorView, b: TensorView) -> TensorView:
     """Rows of a times columns of b, over leading dimensions that both share."""
+    if a.dtype != b.dtype or a.dtype not in ("f32", *HALVES):
+        raise Unsupported(f"a product of {a.dtype} and {b.dtype}")
     (a, a_factor), (b, b_factor) = _looked_through(a), _looked_through(b)
     if a.shape[:-2] != b.shape[:-2]:
         # One of them is a copy that only joined its dimensions; the other's can be divided likewise.
@@ -56,7 +60,7 @@ def matrix_product(reader: Reader, shape: Shape, a: TensorView, b: TensorView) -
         "m": rows, "n": columns, "k": a.shape[-1], "batch": list(leading), "alpha": a_factor * b_factor,
         "a_strides": list(a.strides), "a_offset": a.offset, "b_strides": list(b.strides), "b_offset": b.offset,
     }  # fmt: skip
-    call = reader.call("matmul", {"a": a, "b": b}, {"y": ((*leading, rows, columns), "f32")}, **attributes)
+    call = reader.call("matmul", {"a": a, "b": b}, {"y": ((*leading, rows, columns), a.dtype)}, **attributes)
     result = whole(call.results["y"]).reshape(shape)
     assert result is not None
     return result

@@ -8,6 +8,7 @@ from tare.rungs.vendor.fusion.operators.pointwise import Number
 from tare.rungs.vendor.fusion.operators.products import times
 from tare.rungs.vendor.fusion.reader import Meta, Reader, reads
 from tare.rungs.vendor.fusion.tensors import Operand, TensorView, whole
+from tare.rungs.vendor.lowering.plan import HALVES
 
 
 @reads(
@@ -39,7 +40,7 @@ def reduction(
 def mean(reader: Reader, meta: Meta, self: Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
     view = reader.view(self)
     total = reader.reduce("sum", view, list(dim or []), keepdim, "f32")
-    return times(reader, total, prod(meta.shape) / view.size, meta.shape)
+    return reader.cast(times(reader, total, prod(meta.shape) / view.size, meta.shape), meta.dtype)
 
 
 @reads("var_mean.correction", "var.correction", "var.dim", "var")
@@ -49,7 +50,8 @@ def variance(
 ) -> Any:  # fmt: skip
     """In two passes, as exact as torch's."""
     view = reader.view(self)
-    shape = meta.parts[0].shape if meta.parts and meta.parts[0] else meta.shape
+    first = meta.parts[0] if meta.parts and meta.parts[0] else meta
+    shape = first.shape
     axes = list(dim or [])
     over = {axis % len(view.shape) for axis in axes} if axes else set(range(len(view.shape)))
     count = prod(view.shape[axis] for axis in over)
@@ -59,7 +61,8 @@ def variance(
     distance = reader.pointwise("{0} - {1}", [view, middle], view.shape, "f32")
     squares = reader.pointwise("{0} * {0}", [distance], view.shape, "f32")
     total = reader.reduce("sum", squares, axes, keepdim, "f32")
-    result = times(reader, total, 1 / (count - correction) if count > correction else float("nan"), shape)
+    scaled = times(reader, total, 1 / (count - correction) if count > correction else float("nan"), shape)
+    result, middle = reader.cast(scaled, first.dtype), reader.cast(middle, first.dtype)
     return (result, reader.reshape(middle, shape)) if meta.name.startswith("var_mean") else result
 
 
@@ -86,7 +89,7 @@ def _place(reader: Reader, meta: Meta, operand: Operand, dim: int | None, smalle
     if dim is None:
         view, dim = reader.reshape_view(view, (view.size,)), 0
     rows = reader.contiguous(view.permute(_last(view, dim)))
-    if rows.dtype not in ("f32", "i64"):
+    if rows.dtype not in ("f32", "i64", *HALVES):
         raise Unsupported(f"the place of an extreme of {rows.dtype}")
     call = reader.call("place_of_extreme", {"x": rows}, {"y": (rows.shape[:-1], "i64")}, smallest=smallest)
     return reader.reshape(whole(call.results["y"]), meta.shape)
@@ -111,12 +114,12 @@ def ordered(
     """The first elements of each row in order, and their places. Equal ones stay in the order of the row."""
     view, values = reader.view(self), meta.parts[0]
     assert values is not None
-    if view.dtype != "f32" or not view.shape:
+    if view.dtype not in ("f32", *HALVES) or not view.shape:
         raise Unsupported(f"{meta.name} of {view.dtype}, or of a single number")
     last = _last(view, dim)
     rows = reader.contiguous(view.permute(last))
     shape = tuple(values.shape[each] for each in last)
-    results = {"y": (shape, "f32"), "places": (shape, "i64")}
+    results = {"y": (shape, view.dtype), "places": (shape, "i64")}
     call = reader.call("order", {"x": rows}, results, falling=largest if meta.name == "topk" else descending)
     back = [last.index(each) for each in range(len(last))]
     return [whole(call.results[role]).permute(back) for role in results]

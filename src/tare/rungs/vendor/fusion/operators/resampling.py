@@ -6,7 +6,7 @@ from typing import Any
 from tare.errors import Unsupported
 from tare.rungs.vendor.fusion.operators.products import matrix_product
 from tare.rungs.vendor.fusion.reader import Meta, Reader, reads
-from tare.rungs.vendor.fusion.tensors import Operand, TensorView
+from tare.rungs.vendor.fusion.tensors import Operand
 
 
 @reads(
@@ -20,7 +20,7 @@ def upsample_backward(
 ) -> Operand:  # fmt: skip
     """Resampling is a product with a matrix for each side of the image, its gradient one with their transposes."""
     matrices = _matrices(meta.name, input_size[2:], output_size, align_corners, scales)
-    return _along_sides(reader, reader.view(grad_output), matrices)
+    return _along_sides(reader, meta, grad_output, matrices)
 
 
 @reads("upsample_bicubic2d")
@@ -34,11 +34,13 @@ def upsample(
 ) -> Operand:
     image = reader.view(self)
     matrices = _matrices(meta.name, image.shape[2:], output_size, align_corners, scales)
-    return _along_sides(reader, image, [matrix.t() for matrix in matrices])
+    return _along_sides(reader, meta, image, [matrix.t() for matrix in matrices])
 
 
-def _along_sides(reader: Reader, images: TensorView, matrices: Sequence[Any]) -> TensorView:
-    """The products of every line of pixels along a side with the side's matrix, one side after the other."""
+def _along_sides(reader: Reader, meta: Meta, operand: Operand, matrices: Sequence[Any]) -> Operand:
+    """The products of every line of pixels along a side with the side's matrix, one side after the other. In
+    float32, because a half type has no room for the weights of pixels."""
+    images = reader.view(reader.cast(operand, "f32"))
     for axis, matrix in enumerate(matrices, start=2):
         last = [*(each for each in range(len(images.shape)) if each != axis), axis]
         lines = images.permute(last)
@@ -47,7 +49,7 @@ def _along_sides(reader: Reader, images: TensorView, matrices: Sequence[Any]) ->
         product = matrix_product(reader, (rows, wanted), flat, reader.view(reader.constant(matrix.contiguous())))
         moved = reader.view(reader.reshape(product, (*lines.shape[:-1], wanted)))
         images = moved.permute([last.index(each) for each in range(len(last))])
-    return images
+    return reader.cast(images, meta.dtype)
 
 
 def _matrices(
