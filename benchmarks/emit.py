@@ -39,7 +39,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     sizes = {name: [int(number)] for name, _, number in (text.partition("=") for text in args.size)}
-    grid = {"workload": [args.workload], "rung": ["vendor"], "device": ["cpu"], "mode": [args.mode]}
+    grid: dict[str, Any] = {"workload": [args.workload], "rung": ["vendor"], "device": ["cpu"]}
+    grid |= {"mode": [args.mode]}
     grid |= {"smoke": True} if args.smoke else {}
     grid |= {"batch": [args.batch]} if args.batch else {}
     grid |= {"size": sizes} if sizes else {}

@@ -23,7 +23,7 @@ def test_library_calls_know_their_modules() -> None:
 
 @pytest.mark.parametrize("mode", ["infer", "train"])
 def test_generated_kernels_know_their_modules_and_operators(mode: str) -> None:
-    plan = lowered("nanogpt", mode)  # type: ignore[arg-type]
+    plan = lowered("nanogpt", mode)
     assert plan.kernels
     forward = modules(plan, "forward")
     assert forward.index("blocks.0.first") < forward.index("blocks.0.attend") < forward.index("norm")
