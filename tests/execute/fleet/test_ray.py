@@ -208,7 +208,8 @@ def test_sixty_cases_on_four_nodes_of_which_two_are_killed(fleet: SimulatedFleet
     assert_complete(home, 30, rounds=1)
     assert len(document["records"]) == document["planned"] == 60
     left_out = {node["name"]: node["left_out"] for node in document["nodes"] if node["left_out"]}
-    assert set(left_out) == {"head", *victims}
+    # Ray may still list a node of another test that is gone.
+    assert set(left_out) & {"head", *NODES} == {"head", *victims}
     assert all("the node is gone" in left_out[name] for name in victims)
     for name in victims:
         wait_until(lambda name=name: not node_programs(fleet, name))  # type: ignore[misc]
