@@ -1,4 +1,4 @@
-"""A machine that is not like its peers: the small network that every node of a fleet measures takes 100 ms more."""
+"""A machine that is not like its peers: the small network that every node measures takes 100 ms more."""
 
 import time
 from typing import Any
