@@ -109,7 +109,3 @@ def ladder_title(key: str) -> str:
 
 def labels_of(scope: Scope) -> dict[str, str]:
     return machine_labels(scope)
-
-
-def moments(row: Any, *names: str) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in names}
