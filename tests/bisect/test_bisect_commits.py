@@ -42,7 +42,7 @@ def test_the_slow_commit_is_found_and_described_across_a_kill(tmp_path: Path) ->
     (culprit,) = document["culprits"]
     assert (culprit["culprit"], culprit["parent"]) == (hashes[9], hashes[8])
     assert culprit["title"] == "change 9"
-    # The order of the runs is drawn anew, and one interval in twenty misses the truth: within five standard errors.
+    # One interval in twenty misses the truth, and the order of the runs is drawn anew: five standard errors.
     assert 1 < culprit["low"] < culprit["high"]
     assert abs((culprit["low"] + culprit["high"]) / 2 - 1.07) < 0.035
     assert min(culprit["runs"]) >= 5
