@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from proof import SMALL
+from proof import SMALL, TRANSFORMER
 
 from tare.cases.case import Case, Mode
 from tare.rungs.vendor.lowering.lower import lower
@@ -19,7 +19,7 @@ def lowered(
 ) -> ExecutionPlan:
     """Cached for all tests of a process: they must not change the plan."""
     workload = get_workload(name)
-    sizes = {**workload.defaults, **SMALL[name]}
+    sizes = {**workload.defaults, **(SMALL | TRANSFORMER)[name]}
     batch = workload.inputs(4, sizes)
 
     def stored(value: Any) -> Any:

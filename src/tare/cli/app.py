@@ -13,6 +13,7 @@ from tare.cli import (
     baseline,
     bisect,
     check,
+    emit,
     env,
     explain,
     fleet,
@@ -58,7 +59,12 @@ app = typer.Typer(
 )
 VERBS: dict[str, dict[str, Callable[..., Any]]] = {
     "Measure": {"run": measure.run, "train": train.train, "coverage": measure.coverage},
-    "Explain": {"explain": explain.explain, "diff": explain.diff, "frames": explain.frames},
+    "Explain": {
+        "explain": explain.explain,
+        "diff": explain.diff,
+        "frames": explain.frames,
+        "emit": emit.emit,
+    },
     "Guard": {
         "check": check.check,
         "compare": check.compare,

@@ -246,6 +246,11 @@ class LocalExecutor:
         """The compilers' caches of a case, if its rung has any: its later processes in this run find them warm."""
         return str(self.folder("cache", case)) if get_rung(case.rung).caches else None
 
+    def staged_folder(self, case: Case) -> Path:
+        """Where a round of a case that an executable runs has left the files that it reads."""
+        rung = executable_rung(case)
+        return Path(self._stage_job(rung.staged_as(case) if rung else case).folder)
+
     def folder(self, kind: str, case: Case) -> Path:
         return self.scratch / kind / hashlib.sha256(case.key.encode()).hexdigest()[:16]
 

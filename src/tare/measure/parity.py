@@ -65,12 +65,18 @@ _MANIFEST = "reference.json"
 
 
 def thinned(values: Any) -> Any:
-    """The values (of NumPy or torch), or every k-th of them. k is prime, so that every row and column whose length
+    """The values (of NumPy or torch), or every k-th of them."""
+    step = thinning(prod(values.shape))
+    return values if step <= 1 else values.reshape(-1)[::step]
+
+
+def thinning(size: int) -> int:
+    """The k of which every k-th number of a tensor is compared: a prime, so that every row and column whose length
     it does not divide is sampled."""
-    step = -(-prod(values.shape) // MOST_NUMBERS)
+    step = -(-size // MOST_NUMBERS)
     while step > 1 and any(step % k == 0 for k in range(2, isqrt(step) + 1)):
         step += 1
-    return values if step <= 1 else values.reshape(-1)[::step]
+    return max(step, 1)
 
 
 def errors(reference: Arrays, candidate: Arrays) -> dict[str, float]:
@@ -157,6 +163,19 @@ def judge(
     if parity.status in ("different", "nan") and not reference.widened and (wider := widened()):
         parity = compare(wider.arrays, evidence, precision, wider.eager_errors, wider.described)
     return parity
+
+
+def limits(reference: Reference, precision: str) -> dict[str, tuple[float, float]]:
+    """For each tensor the largest error with which `compare` calls a candidate the same, infinite where it decides
+    nothing; and the norm below which the tensor counts as zero."""
+    floors = _floors(reference.arrays)
+    result = {}
+    for name, values in reference.arrays.items():
+        own = reference.eager_errors.get(name, 0.0)
+        is_decisive = own <= NOISE and bool(not values.size or np.isfinite(values).any())
+        gross = GROSS * max(own, 1.0) if own < OVERFLOWN else float("inf")
+        result[name] = (_tolerance(precision, own) if is_decisive else gross, floors[name])
+    return result
 
 
 def save_reference(folder: Path, reference: Reference) -> None:

@@ -30,7 +30,7 @@ struct Value {
 };
 
 struct Op {
-  std::string kind;
+  std::string kind, module;
   std::map<std::string, Value*> in, out;
   Json attributes;
 
@@ -43,10 +43,11 @@ struct Op {
 
   Value& operator[](const std::string& role) const {
     Value* entry = find(role);
-    if (!entry) throw std::runtime_error("the operator " + kind + " lacks its " + role);
+    if (!entry) throw std::runtime_error("the operator " + kind + where() + " lacks its " + role);
     return *entry;
   }
 
+  std::string where() const { return module.empty() ? "" : " of " + module; }
   int64_t integer(const std::string& name) const { return static_cast<int64_t>(attributes[name].as_number()); }
   double number(const std::string& name) const { return attributes[name].as_number(); }
   std::string activation() const { return attributes["activation"].as_text(); }
@@ -123,6 +124,7 @@ struct ExecutionPlan {
   Op read_op(const Json& json) {
     Op result;
     result.kind = json["kind"].as_text();
+    result.module = json["module"].as_text();
     result.attributes = json["attributes"];
     for (const auto& [role, index] : json["in"].table) result.in[role] = at(index);
     for (const auto& [role, index] : json["out"].table) result.out[role] = at(index);

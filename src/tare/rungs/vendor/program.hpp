@@ -48,7 +48,7 @@ class Backend {
 };
 
 inline std::string describe(const Op& op) {
-  std::string result = op.kind;
+  std::string result = op.kind + op.where();
   for (const char* role : {"x", "dy", "w", "y", "dx", "dw"})
     if (const Value* value = op.find(role)) {
       result += std::string(" ") + role;

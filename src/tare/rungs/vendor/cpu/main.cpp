@@ -4,41 +4,21 @@
 
 #include "../../native/worker/worker.hpp"
 #include "convolution.hpp"
+#include "copies.hpp"
 #include "elementwise.hpp"
 #include "fused.hpp"
+#include "linear.hpp"
 #include "losses.hpp"
-#include "normalization.hpp"
-#include "copies.hpp"
-#include "pooling.hpp"
 #include "lstm.hpp"
+#include "normalization.hpp"
+#include "pooling.hpp"
 #include "widened.hpp"
 
 namespace tare::vendor {
 
-inline Call linear(const Op& op) {
-  const float *x = floats(op, "x"), *w = floats(op, "w");
-  float* y = op["y"].as<float>();
-  int64_t out = op["w"].shape[0], in = op["w"].shape[1], rows = op["x"].size / in;
-  return [=] { gemm(false, true, rows, out, in, x, in, w, in, 0, y, out); };
-}
-
-inline Call linear_weight_gradient(const Op& op) {
-  const float *x = floats(op, "x"), *dy = floats(op, "dy");
-  float* dw = op["dw"].as<float>();
-  int64_t out = op["dw"].shape[0], in = op["dw"].shape[1], rows = op["x"].size / in;
-  return [=] { gemm(true, false, out, in, rows, dy, out, x, in, 0, dw, in); };
-}
-
-inline Call linear_input_gradient(const Op& op) {
-  const float *w = floats(op, "w"), *dy = floats(op, "dy");
-  float* dx = op["dx"].as<float>();
-  int64_t out = op["w"].shape[0], in = op["w"].shape[1], rows = op["dx"].size / in;
-  return [=] { gemm(false, false, rows, in, out, dy, out, w, in, 0, dx, in); };
-}
-
 class Cpu : public Backend {
  public:
-  Cpu(int threads, std::string stage) : stage_(std::move(stage)), team_(threads) { scipy_openblas_set_num_threads(threads); }
+  Cpu(int threads, std::string stage) : stage_(std::move(stage)), team_(threads) { ops::set_blas_threads(threads); }
 
   char* allocate(int64_t bytes) override {
     void* result = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -60,7 +40,7 @@ class Cpu : public Backend {
     std::vector<Call> calls;
     for (const auto& op : plan.ops) {
       size_t before = calls.size();
-      if (op.kind == "fused" || !Widened::needed(op)) add(op, calls);
+      if (!Widened::needed(op)) add(op, calls);
       else calls.push_back(widened(op));
       names.resize(names.size() + calls.size() - before, describe(op));
     }
@@ -83,6 +63,7 @@ class Cpu : public Backend {
     static const std::map<std::string, Call (*)(const Op&)> plain = {
         {"activation_backward", activation_backward},
         {"adam", adam},
+        {"add_rows", add_rows},
         {"affine", affine},
         {"average_pool", average_pool},
         {"average_pool_backward", average_pool_backward},
@@ -104,6 +85,7 @@ class Cpu : public Backend {
         {"multiply", multiply},
         {"order", order},
         {"permute", permute},
+        {"put_rows", put_rows},
         {"scatter", scatter},
         {"scale_channels", scale_channels},
         {"scale_channels_backward", scale_channels_backward},
@@ -117,13 +99,11 @@ class Cpu : public Backend {
     } else if (op.kind == "add" || op.kind == "activation") {
       calls.push_back(epilogue(op, op["x"].as<float>()));
     } else if (op.kind == "lstm") {
-      auto& saved = saved_[op.integer("slot")] = allocate_saved(Lstm(op, op["y"]));
+      auto& saved = saved_[op.integer("slot")] = std::make_shared<ops::SavedState>(lstm_of(op, op["y"]));
       calls.push_back(lstm_forward(op, saved));
     } else if (op.kind == "fused") {
       if (!library_) library_ = std::make_unique<KernelLibrary>(stage_ + "/kernels.so");
       calls.push_back(fused(op, *library_, team_));
-    } else if (op.kind == "add_rows" || op.kind == "put_rows") {
-      calls.push_back(scatter_rows(op, op.kind == "add_rows"));
     } else if (op.kind == "cumulate") {
       calls.push_back(op["x"].dtype == "i64" ? cumulate<int64_t>(op) : cumulate<float>(op));
     } else if (op.kind == "place_of_extreme") {
@@ -131,14 +111,14 @@ class Cpu : public Backend {
     } else if (op.kind == "lstm_backward") {
       calls.push_back(lstm_backward(op, saved_.at(op.integer("slot"))));
     } else {
-      throw Failure("unsupported", "on a CPU the vendor rung has no " + op.kind);
+      throw Failure("unsupported", "on a CPU the vendor rung has no " + op.kind + op.where());
     }
   }
 
-  std::map<int64_t, std::shared_ptr<SavedState>> saved_;
+  std::map<int64_t, std::shared_ptr<ops::SavedState>> saved_;
   std::string stage_;
   std::unique_ptr<KernelLibrary> library_;
-  Team team_;
+  ops::Team team_;
 };
 
 }  // namespace tare::vendor

@@ -28,6 +28,8 @@ class Widened {
 
   static bool is_half(const std::string& dtype) { return dtype == "bf16" || dtype == "f16"; }
   static bool needed(const Op& op) {
+    // The kernels read them as they are, and a copy of words moves them as they are (fusion/emit.py).
+    if (op.kind == "fused" || (op.kind == "copy_block" && op.attributes["dtype"].as_text("") == "f32")) return false;
     for (auto* side : {&op.in, &op.out})
       for (auto& [role, value] : *side)
         if (is_half(value->dtype)) return true;

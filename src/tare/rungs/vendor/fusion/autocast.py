@@ -32,13 +32,13 @@ WIDEST = frozenset({
 })  # fmt: skip
 
 
-def interpreter(module: Any, half: Any) -> Any:
-    """Runs a program operator by operator; with a half type, as under autocast with it."""
+def interpreter_class(half: Any) -> Any:
+    """What runs a program operator by operator; with a half type, as under autocast with it."""
     import torch
     from torch.utils import _pytree as pytree
 
     if half is None:
-        return torch.fx.Interpreter(module)
+        return torch.fx.Interpreter
 
     class Autocast(torch.fx.Interpreter):  # type: ignore[misc]
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -59,4 +59,4 @@ def interpreter(module: Any, half: Any) -> Any:
         is_float = isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float32, half)
         return leaf.to(dtype) if is_float else leaf
 
-    return Autocast(module)
+    return Autocast

@@ -14,6 +14,7 @@ from tare.rungs.vendor.fusion.reader import Reader, plan_dtype
 from tare.rungs.vendor.fusion.tensors import Assembled, LibraryCall, Pointwise, Tensor, TensorView, whole
 from tare.rungs.vendor.fusion.trace import TracedStep
 from tare.rungs.vendor.fusion.writer import Function, KernelWriter
+from tare.rungs.vendor.lowering.origin import Origin, merged_origin
 from tare.rungs.vendor.lowering.plan import HALVES, ExecutionPlan, Parameter, Value
 
 OPTIONAL = ("index", "bag", "sizes")
@@ -78,6 +79,7 @@ def emit_step(plan: ExecutionPlan, step: TracedStep, tensors: Sequence[Any]) -> 
     for value, view in changes:
         # At the end, when nothing reads the state of before any more. Words of four bytes, whatever they are.
         # What a half type lacks to whole words is padding in either place.
+        plan.origin = Origin(value.name.rpartition(".")[0], "update")
         words = -(-value.nbytes // 4)
         whole_tensor = {
             "rows": 1,
@@ -184,6 +186,7 @@ def _emit_group(plan: ExecutionPlan, group: Group, stored: set[Tensor], kernels:
     function = kernels.language.writer(kernel).write()
     inputs = {f"i{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.inputs)}
     outputs = {f"o{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.outputs)}
+    plan.origin = merged_origin([member.origin for member in group.members])
     plan.emit("fused", inputs, outputs, kernel=kernels.name(function), **function.attributes)
 
 
@@ -202,6 +205,7 @@ def _emit_call(plan: ExecutionPlan, call: LibraryCall, stored: set[Tensor]) -> N
         outputs[role] = (
             value if value.shape == result.shape else Value("", result.shape, value.dtype, base=value.owner)
         )
+    plan.origin = call.origin
     # A call computes in the type of what it reads, whatever the plan's own is.
     read = [view.dtype for view in call.inputs.values()]
     dtype = next((dtype for dtype in read if dtype in HALVES), "f32")

@@ -20,6 +20,7 @@ from tare.rungs.vendor.fusion.tensors import (
     TensorView,
     whole,
 )
+from tare.rungs.vendor.lowering.origin import Origin, module_of, origin_of
 from tare.rungs.vendor.lowering.plan import TORCH_DTYPES, ExecutionPlan
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -63,6 +64,8 @@ class Reader:
         self.tensors: list[Tensor] = []
         # What has been computed already is not computed again.
         self._computed: dict[tuple[Any, ...], Tensor] = {}
+        # Of the node that is read.
+        self._origin = Origin()
 
     def read(self, graph: Any, arguments: Sequence[Any]) -> list[Any]:
         """The results of a graph, given what stands for each of its placeholders."""
@@ -80,6 +83,7 @@ class Reader:
                 if any(argument not in known for argument in node.all_input_nodes):
                     continue
                 bound = map_arg((node.args, node.kwargs), lambda argument: known[argument])
+                self._origin = origin_of(node)
                 try:
                     known[node] = self._call(node, *bound)
                     if works_in_place(node):
@@ -172,6 +176,7 @@ class Reader:
         return self._computed.get(key) or self._computed.setdefault(key, self._add(make()))
 
     def _add(self, tensor: Tensor) -> Tensor:
+        tensor.origin = self._origin
         self.tensors.append(tensor)
         return tensor
 
@@ -232,7 +237,7 @@ class Reader:
     def call(
         self, kind: str, inputs: dict[str, TensorView], shapes: dict[str, tuple[Shape, str]], **attributes: Any
     ) -> LibraryCall:
-        call = LibraryCall(kind, inputs, attributes)
+        call = LibraryCall(kind, inputs, attributes, origin=self._origin)
         for role, (shape, dtype) in shapes.items():
             call.results[role] = Result(shape, dtype, call, role)
             self.tensors.append(call.results[role])
@@ -302,13 +307,6 @@ def plan_dtype(dtype: Any, where: str) -> str:
     if dtype not in known:
         raise Unsupported(f"{where} of {dtype}")
     return known[dtype]
-
-
-def module_of(node: Any) -> str:
-    """The path of the module that called an operator, where the graph still knows it."""
-    stack = node.meta.get("nn_module_stack") or {}
-    places = [place[0] for place in stack.values() if place[0]]
-    return str(places[-1]).removeprefix("L['self'].") if places else ""
 
 
 def _spread(operand: Source, shape: Shape) -> Source:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from tare.rungs.vendor.lowering.origin import Origin
 from tare.rungs.vendor.lowering.plan import Value
 
 Shape = tuple[int, ...]
@@ -20,6 +21,7 @@ class Tensor:
     shape: Shape
     dtype: str
     value: Value | None = field(default=None, kw_only=True)
+    origin: Origin = field(default=Origin(), kw_only=True)
 
     @property
     def size(self) -> int:
@@ -182,6 +184,7 @@ class LibraryCall:
     inputs: dict[str, TensorView]
     attributes: dict[str, object] = field(default_factory=dict)
     results: dict[str, Result] = field(default_factory=dict)
+    origin: Origin = field(default=Origin())
 
 
 def views(operands: Iterable[Source]) -> Iterator[TensorView]:

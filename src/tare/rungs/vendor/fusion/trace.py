@@ -1,11 +1,12 @@
 """A step as one graph of core ATen operators: the forward pass, or the forward and the backward pass of a loss."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tare.errors import Unsupported, brief
-from tare.rungs.vendor.fusion.autocast import interpreter
+from tare.rungs.vendor.fusion.autocast import interpreter_class
+from tare.rungs.vendor.lowering.origin import BACKWARD
 
 
 class TracedStep(NamedTuple):
@@ -57,7 +58,7 @@ def trace(
                 known = weights.get(name, state.get(name))
                 arguments.append(exported.constants[spec.target] if known is None else known)
         # Node by node, so that every operator of the trace knows the module that it came from.
-        results = interpreter(exported.graph_module, half).run(*arguments)
+        results = run_with_modules(exported.graph_module, half, arguments)
         outputs = []
         for spec, result in zip(signature.output_specs, results, strict=True):
             if spec.kind is OutputKind.BUFFER_MUTATION:
@@ -85,6 +86,7 @@ def trace(
 
         chosen = {name: weights[name] for name in trained}
         gradients, (loss, (state, batch)) = grad_and_value(loss_of, has_aux=True)(chosen, state, batch)
+        forget_module()
         counts.append(1)
         return [loss, *(gradients[name] for name in trained), *state.values(), *batch]
 
@@ -133,6 +135,40 @@ def _once(named: Iterable[tuple[str, Any]]) -> tuple[dict[str, Any], dict[str, s
         first[name] = by_identity.setdefault(id(tensor), name)
         tensors.setdefault(first[name], tensor)
     return tensors, first
+
+
+def run_with_modules(module: Any, half: Any, arguments: Sequence[Any]) -> Any:
+    """Runs a graph node by node, under autocast with a half type if there is one, and tells the gradient of every
+    operator which module the operator came from."""
+    import torch
+    from torch.fx import traceback
+    from torch.utils import _pytree as pytree
+
+    known: set[Any] = set()
+
+    class ModuleKeeper(interpreter_class(half)):  # type: ignore[misc]
+        def run_node(self, n: Any) -> Any:
+            result = super().run_node(n)
+            meta = {"nn_module_stack": n.meta.get("nn_module_stack") or {}, "custom": BACKWARD}
+            pending = [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+            while pending:
+                function = pending.pop()
+                if function is not None and function not in known:
+                    known.add(function)
+                    # Autograd calls it before it computes this gradient, whose nodes get the fields.
+                    function.register_prehook(lambda _: traceback.current_meta.update(meta))
+                    pending += [following for following, _ in function.next_functions]
+            return result
+
+    return ModuleKeeper(module).run(*arguments)
+
+
+def forget_module() -> None:
+    """What follows the gradients in the trace belongs to no module."""
+    from torch.fx import traceback
+
+    for field in ("nn_module_stack", "custom"):
+        traceback.current_meta.pop(field, None)
 
 
 def decompositions() -> dict[Any, Any]:

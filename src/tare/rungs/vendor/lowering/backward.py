@@ -4,6 +4,7 @@ cuDNN's training calls need these as explicit ops of the plan; torch's autograd 
 whole."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -34,6 +35,7 @@ def add_backward(plan: ExecutionPlan) -> None:
             continue
         if op.kind not in RULES:
             raise Unsupported(f"the gradient of {op.kind}")
+        plan.origin = replace(op.origin, phase="backward")
         RULES[op.kind](backward, op)
     for parameter in plan.parameters:
         # Only layers write into a parameter's gradient: a gradient from any other op would be lost.

@@ -7,6 +7,7 @@ from typing import Any
 
 from tare.errors import Unsupported, brief
 from tare.rungs.vendor.lowering.operators import ACCEPTED, HANDLERS
+from tare.rungs.vendor.lowering.origin import module_of, origin_of
 from tare.rungs.vendor.lowering.plan import TORCH_DTYPES, ExecutionPlan, Parameter, Value
 
 _PLAN_DTYPES = {f"torch.{theirs}": ours for ours, theirs in TORCH_DTYPES.items()}
@@ -34,7 +35,8 @@ def readable(exported: Any) -> Any:
     for node in _calls(exported.graph):
         name = functional_name(node)
         if name not in HANDLERS and name not in REPLACED_BY_TORCH:
-            raise Unsupported(f"the vendor rung has no operator for {name}")
+            place = module_of(node)
+            raise Unsupported(f"the vendor rung has no operator for {name}{f' (in {place})' if place else ''}")
     # An empty table of decompositions only replaces calls in place. It traces the module again, which takes twice
     # as long as the export, so it is done only where it is needed.
     return exported if is_readable(exported.graph) else exported.run_decompositions({})
@@ -208,6 +210,7 @@ def _call(plan: ExecutionPlan, node: Any, values: dict[Any, Any]) -> Any:
     mixes_types = plan.dtype != "f32" and any(tensor.dtype == "f32" for tensor in tensors)
     if mixes_types and "float32" not in ACCEPTED[name]:
         raise Unsupported(f"{name} of float32 in a step of {plan.dtype}")
+    plan.origin = origin_of(node)
     return HANDLERS[name](plan, _result_shape(node.meta["val"]), **arguments)
 
 

@@ -159,7 +159,9 @@ def _rearrange(
         # One pass over the batch casts and rearranges it.
         cast.kind, cast.outputs, cast.attributes = "space_to_depth", {"y": result}, attributes
     else:
-        plan.ops.insert(plan.ops.index(conv), Op("space_to_depth", {"x": value}, {"y": result}, attributes))
+        plan.ops.insert(
+            plan.ops.index(conv), Op("space_to_depth", {"x": value}, {"y": result}, attributes, conv.origin)
+        )
     return result
 
 

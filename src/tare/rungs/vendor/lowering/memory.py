@@ -4,6 +4,7 @@ short-lived in one arena, where values that live at the same time never overlap.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tare.rungs.vendor.lowering.origin import Origin
 from tare.rungs.vendor.lowering.plan import BYTES, ExecutionPlan, Value
 
 # Bytes: what the widest vector loads and cuDNN's kernels want.
@@ -57,6 +58,7 @@ def add_update(
     """Appends the update over flat buffers, as one call: SGD with momentum, Adam or AdamW. All buffers have the
     parameters in the same order, those with gradients in the plan's half type first. The masters are float32;
     where weights are stored in a half type, the masters are rounded to it after every update."""
+    plan.origin = Origin(phase="update")
     trained = {p.value: p for p in plan.parameters if p.gradient is not None}
     half = [v for v, p in trained.items() if p.gradient and p.gradient.dtype != "f32"]
     half_offsets, half_count = _element_offsets(plan, half, 0)

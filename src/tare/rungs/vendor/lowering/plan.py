@@ -8,6 +8,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from tare.rungs.vendor.lowering.origin import Origin
+
 BYTES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2, "i64": 8, "u8": 1}
 # The names of the types in torch.
 TORCH_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i64": "int64"}
@@ -82,6 +84,7 @@ class Op:
     inputs: dict[str, Value]
     outputs: dict[str, Value]
     attributes: dict[str, Any] = field(default_factory=dict)
+    origin: Origin = field(default=Origin())
 
     def values(self) -> Iterator[Value]:
         yield from self.inputs.values()
@@ -114,6 +117,8 @@ class ExecutionPlan:
     # The source of the kernels that were generated for this plan, empty without any, and the kind of their device.
     kernels: str = ""
     device: str = "cpu"
+    # The origin of the ops that are emitted now.
+    origin: Origin = field(default=Origin())
 
     def make(
         self, shape: Iterable[int], dtype: str = "", name: str = "", region: str = "arena", content: Any = None
@@ -127,7 +132,7 @@ class ExecutionPlan:
         self, op_kind: str, inputs: Mapping[str, Value | None], outputs: dict[str, Value], **attributes: Any
     ) -> None:
         present = {role: value for role, value in inputs.items() if value is not None}
-        self.ops.append(Op(op_kind, present, outputs, attributes))
+        self.ops.append(Op(op_kind, present, outputs, attributes, self.origin))
 
     def apply(
         self, op_kind: str, inputs: Mapping[str, Value | None], shape: Iterable[int], **attributes: Any
@@ -172,13 +177,16 @@ class ExecutionPlan:
             # Where weights are rounded to a half type, an update is mostly rounding error and proves nothing.
             "updates": not any(op.attributes.get("round") for op in self.ops),
             "regions": self.regions,
-            "values": [value.describe() for value in values],
+            "values": [{**value.describe(), "owner": index[value.owner]} for value in values],
             "ops": [
                 {
                     "kind": op.kind,
                     "in": {role: index[v] for role, v in op.inputs.items()},
                     "out": {role: index[v] for role, v in op.outputs.items()},
                     "attributes": op.attributes,
+                    "module": op.origin.module,
+                    "phase": op.origin.phase,
+                    "operators": op.origin.operators,
                 }
                 for op in self.ops
             ],

@@ -1,22 +1,12 @@
 // Iteration over a tensor by channel.
 #pragma once
 
-#include "../program.hpp"
+#include <cstdint>
 
-namespace tare::vendor {
+namespace tare::ops {
 
 // Any tensor as outer x channels x inner: images in either memory layout, and rows of features.
 struct Channels {
-  explicit Channels(const Value& value) {
-    if (value.shape.size() == 4) {
-      channels = value.shape[1];
-      inner = value.channels_last() ? 1 : value.shape[2] * value.shape[3];
-    } else {
-      channels = value.shape.back();
-    }
-    outer = value.size / channels / inner;
-  }
-
   template <class Visit>
   void each(Visit visit) const {
     for (int64_t i = 0, at = 0; i < outer; ++i)
@@ -35,9 +25,4 @@ struct Channels {
   int64_t outer = 1, channels = 1, inner = 1;
 };
 
-inline const float* floats(const Op& op, const char* role) {
-  Value* value = op.find(role);
-  return value ? value->as<float>() : nullptr;
-}
-
-}  // namespace tare::vendor
+}  // namespace tare::ops

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace tare::vendor {
+namespace tare::ops {
 
 class Team {
  public:
@@ -77,4 +77,4 @@ class Team {
   bool ends_ = false;
 };
 
-}  // namespace tare::vendor
+}  // namespace tare::ops

@@ -1,0 +1,1 @@
+"""A staged plan as a CMake project that a person can read: `tare emit`."""
