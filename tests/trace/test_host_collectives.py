@@ -60,6 +60,9 @@ def test_the_rank_that_everybody_waits_for_is_named() -> None:
     result = explain_job([builder.build() for builder in gloo_job(slow=2, slow_for=300)])
     assert result.straggler is not None
     assert result.straggler.rank == 2
+    # Both all-reduces of a step wait for it at once: it is late once.
+    assert result.straggler.collectives == 10
+    assert result.straggler.late == pytest.approx(5 * 300_000, rel=0.05)
     assert result.straggler.did[0].what == "python: train.py(7): augment"
     assert result.straggler.did[0].ns == pytest.approx(5 * 300_000, rel=0.05)
     waits = [rank.waiting for rank in result.ranks]

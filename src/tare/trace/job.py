@@ -12,7 +12,7 @@ import numpy as np
 from tare.errors import BadInput
 from tare.trace.breakdown import Breakdown, breakdown
 from tare.trace.collectives import rank_of
-from tare.trace.intervals import Integers, Intervals, intersection, make, total
+from tare.trace.intervals import Integers, Intervals, Mask, intersection, make, total
 from tare.trace.matching import MatchedCollectives, match_collectives
 from tare.trace.rank_states import RankStates, rank_states
 from tare.trace.tables import Trace
@@ -41,7 +41,7 @@ class RankTimes(msgspec.Struct, frozen=True, kw_only=True):
     moving: int
     idle: int
     overlapped: int
-    # The collectives that this rank began last, and by how much in all.
+    # The collectives that this rank began last, and for how long the others had usually begun one of them.
     last: int
     late: int
     # What was added to its clock, and the median distance of its ends from those of the first rank after that.
@@ -57,8 +57,9 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Straggler(msgspec.Struct, frozen=True, kw_only=True):
-    """`late` (ns) is how much later than the median of the others it began `collectives` of them; `did` is
-    what it did for longer than they did since the collective before."""
+    """`late` (ns) is for how long the median of the others was in a collective that this rank had yet to begin;
+    `collectives` that it began late at the same moment count once. `did` is what it did for longer than they did
+    since the collective before."""
 
     rank: int
     collectives: int
@@ -102,11 +103,11 @@ def explain_job(traces: Sequence[Trace]) -> RankJob:
     traces, numbers = [traces[i] for i in order], [numbers[i] for i in order]
     parts = [_parts(trace) for trace in traces]
     matched = match_collectives(traces)
-    lateness, last = matched.lateness, matched.last
-    lateness[lateness < np.maximum(NOT_LATE, 2 * matched.spread.max(initial=0))] = 0
+    lateness = matched.last_start - matched.usual_start
+    delayed = np.maximum(NOT_LATE, 2 * matched.spread.max(initial=0)) <= lateness
     states = [rank_states(trace) for trace in traces]
     ranks = [
-        _rank_times(trace, part, state, matched, position, (last == position) & (lateness > 0), lateness, numbers)
+        _rank_times(trace, part, state, matched, position, (matched.last == position) & delayed, numbers)
         for position, (trace, part, state) in enumerate(zip(traces, parts, states, strict=True))
     ]
     computing = [rank.computing / max(rank.steps, 1) for rank in ranks]
@@ -115,7 +116,7 @@ def explain_job(traces: Sequence[Trace]) -> RankJob:
         ranks=ranks,
         matched=len(matched.row),
         unmatched=matched.unmatched,
-        straggler=_straggler(ranks, states, matched, lateness, numbers),
+        straggler=_straggler(ranks, states, matched, delayed, numbers),
         imbalance=max(computing) / mean - 1 if mean else 0.0,
         critical=_critical_path(states, matched, numbers),
         notes=_notes(matched, ranks),
@@ -148,8 +149,7 @@ def _rank_times(
     states: RankStates,
     matched: MatchedCollectives,
     position: int,
-    ours: Integers,
-    lateness: Integers,
+    ours: Mask,
     numbers: list[int],
 ) -> RankTimes:
     waiting = _covered(_waits(matched, position), states.exposed, _inside(trace, parts))
@@ -165,7 +165,8 @@ def _rank_times(
         idle=parts.idle,
         overlapped=parts.communication_overlapped,
         last=int(ours.sum()),
-        late=int(lateness[ours].sum()),
+        # Several collectives may be under way at a time, as those of gloo are: lateness in all of them is one.
+        late=total(make(matched.usual_start[ours], matched.last_start[ours])),
         clock=int(matched.clock[position]),
         clock_spread=int(matched.spread[position]),
     )
@@ -195,15 +196,15 @@ def _straggler(
     ranks: list[RankTimes],
     states: list[RankStates],
     matched: MatchedCollectives,
-    lateness: Integers,
+    delayed: Mask,
     numbers: list[int],
 ) -> Straggler | None:
     worst = max(range(len(ranks)), key=lambda position: ranks[position].late)
     late, window = ranks[worst].late, max(rank.window for rank in ranks)
-    if late < LEAST_SHARE * window or late < LEAST_PART * int(lateness.sum()):
+    if late < LEAST_SHARE * window or late < LEAST_PART * sum(rank.late for rank in ranks):
         return None
     did: dict[str, float] = {}
-    rows = np.flatnonzero((matched.last == worst) & (lateness > 0))
+    rows = np.flatnonzero((matched.last == worst) & delayed)
     others = [position for position in range(len(ranks)) if position != worst]
     own, *theirs = (
         states[rank].during(

@@ -45,14 +45,13 @@ class MatchedCollectives:
         starts: Integers = np.where(self.row >= 0, self.start, np.iinfo(np.int64).min).max(axis=1)
         return starts
 
-    @property
-    def lateness(self) -> Integers:
-        """How much later the last rank began than the median of the others."""
-        late = np.zeros(len(self.row), dtype=np.int64)
+    @cached_property
+    def usual_start(self) -> Integers:
+        """The median of the starts of all ranks but the last."""
+        usual = np.zeros(len(self.row), dtype=np.int64)
         for i, (row, start, last) in enumerate(zip(self.row, self.start, self.last.tolist(), strict=True)):
-            others = np.delete(start, last)[np.delete(row, last) >= 0]
-            late[i] = start[last] - int(np.median(others))
-        return late
+            usual[i] = int(np.median(np.delete(start, last)[np.delete(row, last) >= 0]))
+        return usual
 
 
 def match_collectives(traces: Sequence[Trace]) -> MatchedCollectives:
