@@ -44,10 +44,11 @@ def test_module(name: str, mode: Mode, tmp_path: Path) -> None:
     ("precision", "mode"), [("tf32", "train"), ("amp-bf16", "train"), ("bf16", "train"), ("fp16", "infer")]
 )
 def test_modules_in_other_precisions(precision: Precision, mode: Mode, tmp_path: Path) -> None:
-    # Volumes have no layout of images, which the reference tries too where it is not told otherwise.
+    # Volumes have no layout of images, which the reference tries too where it is not told otherwise. At larger
+    # rates the modules diverge within the many steps that a GPU takes, in torch as well.
     parity = prove(
         lambda: Parallel(MODULES), ROWS, mode, "contiguous", tmp_path, executable("tare-vendor-cuda"), precision,
-        device="cuda", learning_rate=5.0, layouts=("contiguous",),
+        device="cuda", learning_rate=0.3, layouts=("contiguous",),
     )  # fmt: skip
     assert parity.status == "same", parity
 

@@ -118,10 +118,11 @@ class Bags(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.linear = nn.Linear(WIDTH, WIDTH)
         self.sums, self.means = nn.EmbeddingBag(5, WIDTH, mode="sum"), nn.EmbeddingBag(5, WIDTH, mode="mean")
+        self.register_buffer("numbers", torch.tensor([3, 1, 3, 0, 2, 2, 4]))
+        self.register_buffer("offsets", torch.tensor([0, 2, 2, 5]))
 
     def forward(self, x: Any) -> Any:
-        numbers, offsets = torch.tensor([3, 1, 3, 0, 2, 2, 4]), torch.tensor([0, 2, 2, 5])
-        bags = self.sums(numbers, offsets) + self.means(numbers, offsets)
+        bags = self.sums(self.numbers, self.offsets) + self.means(self.numbers, self.offsets)
         return self.linear(x) * bags[:, None]
 
 
@@ -134,6 +135,21 @@ class Images(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         return functional.silu(self.norm(self.conv(x.unsqueeze(1)))).flatten(2).transpose(1, 2)
+
+
+class Groups(nn.Module):  # type: ignore[misc]
+    """Rows gathered into groups, each of which is the mean or the maximum of its rows."""
+
+    def __init__(self, kind: str, groups: list[int]) -> None:
+        super().__init__()
+        self.kind, self.linear = kind, nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("groups", torch.tensor(groups)[None, :, None])
+
+    def forward(self, x: Any) -> Any:
+        x, groups = self.linear(x), self.groups.expand_as(x)
+        if self.kind == "mean":
+            return torch.zeros_like(x).scatter_reduce(1, groups, x, "mean", include_self=False)
+        return x.scatter_reduce(1, groups, 2 * x.flip(-1), self.kind)
 
 
 def functions() -> dict[str, Callable[[Any], Any]]:
@@ -157,7 +173,9 @@ def functions() -> dict[str, Callable[[Any], Any]]:
         "strided slices": lambda x: x[:, ::2, 1::3] * 2,
         "index": lambda x: x[:, index],
         "index of two dimensions": lambda x: x[:, index, torch.tensor([0, 3, -1, 3])] * x[:, 1, 1:5],
-        "gather": lambda x: x.gather(1, (torch.arange(4).view(1, 4, 1) * 5 % 3).expand(x.shape[0], 4, WIDTH)),
+        "gather": lambda x: x.gather(
+            1, (torch.arange(4, device=x.device).view(1, 4, 1) * 5 % 3).expand(x.shape[0], 4, WIDTH)
+        ),
         "broadcast products": lambda x: x[:, :, None, :] * x[:, None, :, :],
         "batched products": lambda x: torch.einsum("bij,bkj->bik", x, x.cos()),
         "outer dimensions": lambda x: x.permute(2, 0, 1).reshape(WIDTH, -1).sum(-1) * x,
@@ -172,12 +190,6 @@ def functions() -> dict[str, Callable[[Any], Any]]:
         ),
         "in double": lambda x: ((x.double() + 1e-9).exp().sum(-1, keepdim=True).log() + x.double()).to(x.dtype),
         "the two largest": lambda x: x.topk(2, -1).values + x.sort(-1, descending=True).values[..., 3:5],
-        "means of groups": lambda x: torch.zeros_like(x).scatter_reduce(
-            1, torch.tensor([0, 2, 2, 5, 0, 0])[None, :, None].expand_as(x), x, "mean", include_self=False
-        ),
-        "maxima of groups": lambda x: x.scatter_reduce(
-            1, torch.tensor([1, 1, 3, 1, 4, 4])[None, :, None].expand_as(x), 2 * x.flip(-1), "amax"
-        ),
         "images by any window": lambda x: (
             functional.avg_pool2d(x[:, None], 3, 2, 1, count_include_pad=False)
             * functional.avg_pool2d(x[:, None], 3, 2, 1, ceil_mode=True)[..., :3, :4]
@@ -214,6 +226,8 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
         nn.ConvTranspose1d(5, 4, 3),
     ),
     "bags": Bags,
+    "means of groups": lambda: Groups("mean", [0, 2, 2, 5, 0, 0]),
+    "maxima of groups": lambda: Groups("amax", [1, 1, 3, 1, 4, 4]),
     "volumes": lambda: nn.Sequential(
         nn.Unflatten(2, (2, 4)), nn.Unflatten(1, (1, 6)), nn.Conv3d(1, 4, 3, padding=1), nn.SiLU(),
         nn.Conv3d(4, 2, (2, 1, 2), stride=(2, 1, 1), padding=(1, 0, 0), groups=2),
