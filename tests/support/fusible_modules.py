@@ -241,6 +241,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 # Every kind of kernel and of call once, for half precisions.
 HALF = (
     "causal layer", "embeddings", "tied", "rms norm", "bags", "images", "signals", "softmax of columns",
-    "in double", "the two largest", "means of groups", "places of the largest", "images by any window",
+    "in double", "the two largest", "means of groups", "maximum of rows", "places of the largest",
+    "images by any window",
     "resampled", "padding",
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Elementwise operators."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tare.errors import Unsupported
@@ -11,15 +12,29 @@ from tare.rungs.vendor.fusion.tensors import (
     Operand,
     TensorView,
 )
+from tare.rungs.vendor.fusion.writer import stored
 from tare.rungs.vendor.lowering.plan import HALVES
 
 Number = float | int | bool
 FIELD = re.compile(r"{(\w+)}")
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 @reads(*ELEMENTWISE)
 def elementwise(reader: Reader, meta: Meta, **arguments: Any) -> Operand:
-    return expression(reader, meta, ELEMENTWISE[meta.name], **arguments)
+    template = ELEMENTWISE[meta.name]
+    if meta.name.partition(".")[0] in COMPARISONS:
+        template = as_stored(template, arguments)
+    return expression(reader, meta, template, **arguments)
+
+
+def as_stored(template: str, arguments: Mapping[str, Any]) -> str:
+    """A kernel computes in float32 and rounds what it stores. A value equals a maximum of it that was stored only
+    if it is rounded too; the gradient of the maximum divides by how many are equal to it."""
+    for name, operand in arguments.items():
+        if isinstance(operand, TensorView) and operand.dtype in HALVES:
+            template = template.replace(f"{{{name}}}", f"float_({stored(f'{{{name}}}', operand.dtype)})")
+    return template
 
 
 def expression(reader: Reader, meta: Meta, template: str, **arguments: Any) -> Operand:
