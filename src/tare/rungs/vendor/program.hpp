@@ -94,6 +94,20 @@ class VendorProgram : public Program {
     return arrays;
   }
 
+  // In the order of memory, and into one buffer again and again: the logits of a language model take a gigabyte.
+  double checksum() override {
+    backend_->synchronize();
+    double sum = 0;
+    for (const Value* value : plan_.outputs) {
+      landing_.resize(value->bytes());
+      backend_->download(landing_.data(), value->data, value->bytes());
+      with_numbers(*value, landing_.data(), [&](auto number) {
+        for (int64_t i = 0; i < value->size; ++i) sum += number(i);
+      });
+    }
+    return sum;
+  }
+
   bool trains() const override { return trains_; }
 
   void select(int64_t batch) override {
@@ -281,20 +295,40 @@ class VendorProgram : public Program {
     }
   }
 
+  // Calls `use` with what reads the number at a place in memory: the type is looked at once, not for every number.
+  template <class Use>
+  static void with_numbers(const Value& value, const char* bytes, Use use) {
+    if (value.dtype == "f32") {
+      use([bytes](int64_t at) { return number_at<float>(bytes, at); });
+    } else if (value.dtype == "i64") {
+      use([bytes](int64_t at) { return static_cast<float>(number_at<int64_t>(bytes, at)); });
+    } else {
+      bool brain = value.dtype == "bf16";
+      use([=](int64_t at) { return half_to_float(number_at<uint16_t>(bytes, at), brain); });
+    }
+  }
+
+  template <class T>
+  static T number_at(const char* bytes, int64_t at) {
+    T number;
+    std::memcpy(&number, bytes + at * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    return number;
+  }
+
+  static bool in_order(const Value& value) {
+    int64_t stride = 1;
+    for (size_t d = value.shape.size(); d-- > 0; stride *= value.shape[d])
+      if (value.shape[d] != 1 && value.strides[d] != stride) return false;
+    return true;
+  }
+
   static Array logical(const Value& value, const std::vector<char>& bytes) {
     Array result{value.shape, std::vector<float>(value.size)};
-    elements(value, [&](int64_t i, int64_t at) {
-      uint16_t bits;
-      if (value.dtype == "i64") {
-        int64_t whole;
-        std::memcpy(&whole, bytes.data() + 8 * at, 8);
-        result.values[i] = static_cast<float>(whole);
-      } else if (value.dtype == "f32") {
-        std::memcpy(&result.values[i], bytes.data() + 4 * at, 4);
-      } else {
-        std::memcpy(&bits, bytes.data() + 2 * at, 2);
-        result.values[i] = half_to_float(bits, value.dtype == "bf16");
-      }
+    with_numbers(value, bytes.data(), [&](auto number) {
+      if (in_order(value))
+        for (int64_t i = 0; i < value.size; ++i) result.values[i] = number(i);
+      else
+        elements(value, [&](int64_t i, int64_t at) { result.values[i] = number(at); });
     });
     return result;
   }
@@ -321,6 +355,7 @@ class VendorProgram : public Program {
   std::map<const Value*, char*> hosts_;
   // Copies of every batch, in the order of the plan's inputs.
   std::vector<std::vector<char*>> batches_;
+  std::vector<char> landing_;
   // A description of each call, for `write_times`.
   std::vector<std::string> names_;
   // The calls of a step without the copies that feed it.
