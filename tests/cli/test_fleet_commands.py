@@ -22,6 +22,13 @@ from commandline import tare
             ("fleet", "status", "--node", "speed=2"),
             "--node takes FACT=VALUE, not 'speed=2' (facts: name, host, arch,",
         ),
+        (("check", "mlp", "--drift", "0.2"), "--drift is for a fleet: name its cluster with --on"),
+        (
+            ("check", "mlp", "--on", "ray", "--baseline-dir", "."),
+            "--baseline-dir and --on do not go together: the node has folders of its own",
+        ),
+        (("check", "mlp", "--on", "ray"), "nothing to compare with: name --baseline"),
+        (("check", "mlp", "--on", "cluster", "--baseline", "main"), "--on 'cluster' is no cluster"),
         (("fleet",), "tare fleet takes a command: status"),
     ],
 )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 from commandline import planted_environment
 
 # Nodes that are lost are noticed within seconds; what starts is given time on a machine that others use.
@@ -17,6 +18,7 @@ SETTINGS = {
     "health_check_initial_delay_ms": 20_000,
     "health_check_period_ms": 500,
     "health_check_failure_threshold": 6,
+    "health_check_timeout_ms": 2_000,
     "agent_register_timeout_ms": 240_000,
     "worker_register_timeout_seconds": 240,
 }
@@ -79,9 +81,20 @@ class SimulatedFleet:
     def raylet(self, name: str) -> int:
         return int(self._nodes[name].all_processes["raylet"][0].process.pid)
 
-    def stop_node(self, name: str) -> None:
-        """The node says nothing more, as one whose network is cut."""
-        os.kill(self.raylet(name), signal.SIGSTOP)
+    def cut_off(self, name: str) -> list[int]:
+        """Stops what speaks for the node, as if its network were cut: what it measures goes on. The processes, for
+        `reconnect`."""
+        raylet = psutil.Process(self.raylet(name))
+        speaking = [raylet, *(child for child in raylet.children() if "ray::" in " ".join(child.cmdline()))]
+        for process in speaking:
+            process.suspend()
+        return [process.pid for process in speaking]
+
+    def reconnect(self, name: str, speaking: list[int]) -> None:
+        """Lets them speak again: Ray ends a node that it has given up."""
+        for pid in speaking:
+            os.kill(pid, signal.SIGCONT)
+        del self._nodes[name]
 
     def driver_environment(self, home: Path) -> dict[str, str]:
         return planted_environment(home) | {"TARE_PLUGINS": "planted_naps", "RAY_ADDRESS": self.address}

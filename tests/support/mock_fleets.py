@@ -4,7 +4,7 @@ a test decides what arrives when, and who is lost."""
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -27,14 +27,17 @@ Choose = Callable[[Sequence[str]], str]
 
 @dataclass
 class MockMachine:
-    """What a node is: its facts, the versions that differ from the driver's, and how fast it measures."""
+    """What a node is: its facts, the versions that differ from the driver's, and how fast it measures, also the
+    version of a check's baseline."""
 
     machine: dict[str, str] = field(default_factory=dict)
     software: dict[str, str] = field(default_factory=dict)
     devices: list[str] = field(default_factory=lambda: ["cpu"])
     step_s: float = 1e-3
+    old_step_s: float = 1e-3
     make: Callable[[Case, int], Round] | None = None
     measured: list[tuple[str, int]] = field(default_factory=list)
+    renewed: list[tuple[str, ...]] = field(default_factory=list)
 
     def environment(self) -> Environment:
         own = {name: version for name, version in own_versions().items() if name != "commit"}
@@ -47,7 +50,7 @@ class MockMachine:
 
     # An executor, as far as a node needs one.
 
-    def probe(self) -> Probed:
+    def probe(self, subject: str = "this machine") -> Probed:  # noqa: ARG002
         absent: dict[str, Any] = {device: {} for device in self.devices}
         gpus: dict[str, str] = {}
         return Probed(
@@ -57,6 +60,15 @@ class MockMachine:
     def run_round(self, case: Case, index: int, options: Options, check: bool) -> Round:  # noqa: ARG002
         self.measured.append((case.key, index))
         return self.make(case, index) if self.make else make_round(index, self.step_s)
+
+    def say_wait(self, holder: str) -> None: ...
+
+    @property
+    def launcher(self) -> "MockMachine":
+        return self
+
+    def renew(self, preload: tuple[str, ...]) -> None:
+        self.renewed.append(preload)
 
 
 class MockCluster:
@@ -118,8 +130,10 @@ class MockCluster:
         machine = self.machines[name]
 
         @contextlib.contextmanager
-        def open_executor(*_: Any) -> Iterator[Any]:
-            yield machine
+        def open_executor(*arguments: Any) -> Iterator[Any]:
+            # Another version has an interpreter and variables of its own, and shares what is counted.
+            is_old = len(arguments) > 3
+            yield replace(machine, step_s=machine.old_step_s) if is_old else machine
 
         return open_executor
 

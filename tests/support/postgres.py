@@ -82,11 +82,14 @@ class PostgresServer:
         self.stop()
         shutil.rmtree(self._home, ignore_errors=True)
 
+    def create(self, name: str) -> None:
+        with self._connect("postgres") as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+
     def new_database(self) -> str:
         """The URL of an empty database, with its password."""
         name = f"tare_{secrets.token_hex(6)}"
-        with self._connect("postgres") as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+        self.create(name)
         return f"postgresql+psycopg://tare:{PASSWORD}@127.0.0.1:{self.port}/{name}"
 
     def drop_database(self, url: str) -> None:

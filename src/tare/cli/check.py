@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tare.cli.fleet import CalibratedOption, DriftOption, NodeOption, OnOption, read_fleet_target
 from tare.cli.options import (
     MEASURING,
     EnvironmentOption,
@@ -103,6 +104,10 @@ def check(
     output: OutputOption = None,
     tag: TagOption = None,
     env: EnvironmentOption = None,
+    on: OnOption = None,
+    node: NodeOption = None,
+    calibrated: CalibratedOption = True,
+    drift: DriftOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -114,6 +119,10 @@ def check(
     from tare.commands.environments import find_interpreter
     from tare.records.tags import read_tags
 
+    target = read_fleet_target(on, None, node, calibrated, drift)
+    if target and (baseline_dir or env):
+        option = "--baseline-dir" if baseline_dir else "--env"
+        raise BadInput(f"{option} and --on do not go together: the node has folders of its own")
     name_environments(env)
     reports = _read_formats(format, output, as_json)
     if baseline is None and baseline_python is None and baseline_dir is None and not baseline_env:
@@ -128,11 +137,13 @@ def check(
     if baseline_dir is not None and not plan.models:
         raise BadInput("--baseline-dir is for models of your own files (FILE.py::NAME)")
     if baseline_python is not None or baseline_dir is not None or baseline_env:
-        python = find_interpreter(baseline_python, "--baseline-python") if baseline_python else sys.executable
+        python = baseline_python or sys.executable
+        # On a node, that is its own interpreter.
+        python = find_interpreter(python, "--baseline-python") if target is None else python
         variables = parse_variables(baseline_env or [], "--baseline-env")
         folder = str(baseline_dir.resolve()) if baseline_dir else ""
         version = Version(python=python, variables=variables, folder=folder)
-    report = session.run(baseline, version, resume, force, diff, max_minutes)
+    report = session.run(baseline, version, resume, force, diff, max_minutes, target)
     if report.interrupted:
         raise Interrupted
     return _write_reports(report, reports, everything)
@@ -221,19 +232,17 @@ def calibrate(
 
 
 def parse_variables(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """Environment variables from NAME=VALUE. A value that may be secret is hidden in all that is printed or stored
-    from now on, such as the message of a failed worker."""
-    from tare.system.redaction import HIDDEN, redact, remember_secret
-    from tare.system.variables import shown_value
+    """Environment variables from NAME=VALUE. A value that may be secret is hidden from now on."""
+    from tare.system.redaction import redact
+    from tare.system.variables import remember_secrets
 
     variables = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
             raise BadInput(f"{option} takes NAME=VALUE, not '{redact(pair if not equals else name)[:60]}'")
-        if shown_value(name, value) == HIDDEN:
-            remember_secret(value)
         variables[name] = value
+    remember_secrets(variables)
     return variables
 
 

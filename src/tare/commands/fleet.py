@@ -77,7 +77,7 @@ class FleetSession(Session):
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(Store(self.store))
             progress = stack.enter_context(FleetProgress(self._show_progress))
-            fleet = stack.enter_context(_open_fleet(target.address, progress))
+            fleet = stack.enter_context(open_fleet(target.address, progress))
             axes = {name: _values(self._plan.grids, name) for name in FIELDS}
             options = self._options
             fleet.survey(target.wanted, axes, self._plan.models, options.isolation, options.timeout)
@@ -91,7 +91,7 @@ class FleetSession(Session):
             if not cases:
                 raise nothing_to_do(skipped)
             if target.calibrate:
-                fleet.calibrate(partial(_begin_calibration, store), target.drift)
+                fleet.calibrate(partial(begin_calibration, store), target.drift)
             measurable = {node.name: measurable[node.name] for node in fleet.usable}
             journal = resume_run(store, identity) if resume else None
             if journal is None:
@@ -139,11 +139,11 @@ def fleet_status(target: FleetTarget, where: str | None, show_progress: bool) ->
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(Store(where))
         progress = stack.enter_context(FleetProgress(show_progress))
-        fleet = stack.enter_context(_open_fleet(target.address, progress))
+        fleet = stack.enter_context(open_fleet(target.address, progress))
         with contextlib.suppress(NoNodes):
             fleet.survey(target.wanted, {"rung": ["eager"]})
             if target.calibrate:
-                fleet.calibrate(partial(_begin_calibration, store), target.drift)
+                fleet.calibrate(partial(begin_calibration, store), target.drift)
         return FleetStatus(nodes=list(fleet.nodes.values()))
 
 
@@ -165,13 +165,13 @@ def _values(grids: Sequence[Grid], field: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _open_fleet(address: str, progress: FleetProgress) -> Iterator[Fleet]:
+def open_fleet(address: str, progress: FleetProgress) -> Iterator[Fleet]:
     progress.stage_changed("connecting to the cluster: seconds")
     with open_ray(address) as cluster, interruptible():
         yield Fleet(cluster, progress)
 
 
-def _begin_calibration(store: Store, name: str) -> StoreJournal:
+def begin_calibration(store: Store, name: str) -> StoreJournal:
     """The small ladder of a node on a day is a run of its own, as nodes of one kind measure the same cases."""
     moment = datetime.now(UTC).isoformat(timespec="microseconds")
     journal = begin(store, f"{CALIBRATION_RUN} of {name}", fingerprint([], [CALIBRATION_RUN, name, moment]), [])

@@ -102,16 +102,26 @@ def run_cases(cases: Iterable[Case], options: Options, target: Target[Executor],
 def advance(case: Case, index: int, options: Options, target: Target[Executor], listener: Listener) -> None:
     """Measures one round, unless the journal has it, and adds the record after the last round of the case. Raises
     FirstFailure if that has failed and the target is to fail fast."""
+    measure_round(case, index, options, target, listener)
+    complete(case, index, options, target, listener)
+
+
+def measure_round(case: Case, index: int, options: Options, target: Target[Executor], listener: Listener) -> None:
+    journal, own = target.journal, target.own_case(case)
+    if is_pending(own, index, journal):
+        listener.round_started(case, index)
+        check = not has_parity(journal.rounds(own))
+        round_ = target.executor.run_round(own, index, options, check)
+        journal.add_round(own, round_)
+        listener.round_finished(case, round_)
+
+
+def complete(case: Case, index: int, options: Options, target: Target[Executor], listener: Listener) -> None:
+    """Adds the record of a case whose last round this was, unless the journal has it."""
     journal, own = target.journal, target.own_case(case)
     if journal.record(own) is not None:
         return
     rounds = journal.rounds(own)
-    if _is_missing(rounds, index):
-        listener.round_started(case, index)
-        round_ = target.executor.run_round(own, index, options, check=not has_parity(rounds))
-        journal.add_round(own, round_)
-        listener.round_finished(case, round_)
-        rounds = [*rounds, round_]
     if index < options.rounds - 1 and not _has_failed(rounds):
         return
     record = make_record(

@@ -120,6 +120,8 @@ class Report(msgspec.Struct, kw_only=True):
     interrupted: bool = False
     # What --max-minutes left: the cases that were not measured as planned, and how far each came.
     unfinished: dict[str, str] = {}
+    # Those of a fleet that have measured.
+    nodes: list[str] = []
 
     @property
     def bad(self) -> list[CaseChange]:

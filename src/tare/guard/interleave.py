@@ -10,7 +10,7 @@ import msgspec
 from tare.cases.case import Case
 from tare.cases.options import Options
 from tare.execute.executor import Executor
-from tare.execute.runner import Listener, Target, advance, is_pending, ladders, make_record
+from tare.execute.runner import Listener, Target, complete, is_pending, ladders, make_record, measure_round
 from tare.records.record import Record, Round
 
 # Restarts what the processes of a version share (its fork server), for these cases.
@@ -68,11 +68,14 @@ def measure_interleaved(
         for case in takewhile(lambda _: not is_over(), scheduled):
             options, look = cases[case], index + 1
             for version in orders_of[case][index]:
-                advance(case, index, options, version, listener)
+                measure_round(case, index, options, version, listener)
+            # Only now: a node of a fleet may be lost between two versions, and both records come from one node.
+            for version in versions:
+                complete(case, index, options, version, listener)
             if interim and look in interim.looks[case] and _stops(case, look, versions, interim.is_decided):
                 shortened = msgspec.structs.replace(options, rounds=look)
                 for version in versions:
-                    advance(case, index, shortened, version, listener)
+                    complete(case, index, shortened, version, listener)
     return [[record for case in cases if (record := _record(case, version, versions))] for version in versions]
 
 

@@ -57,6 +57,12 @@ class FleetProgress(Progress):
             self._current = ""
         super().stage_changed(stage)
 
+    def node_chosen(self, node: str) -> None:
+        """From now on one node measures, as this machine would without a fleet."""
+        self._doing.clear()
+        self._current = ""
+        self.stage_changed(f"measuring on {node}")
+
     def rounds_dropped(self, case: Case, count: int) -> None:
         """Rounds that are measured again on another node."""
         self._rounds.pop(case, None)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Self
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
@@ -42,15 +42,7 @@ class Progress:
         self._done, self._total = 0, 0
         self._case: Case | None = None
         self._current = ""
-        self._bar = ProgressBar(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            auto_refresh=False,
-        )
+        self._bar = make_bar(self._console, auto_refresh=False)
         self._task = self._bar.add_task("", total=None)
         self._display = Live(
             get_renderable=self.view, console=self._console, refresh_per_second=2, transient=True,
@@ -186,6 +178,20 @@ class Progress:
             rows.append({"rung": case.rung, "gross": step, "x eager": against_eager, "rounds": rounds})
         view = View(title(self._case)).put(FittingTable(rows, folds={"rung": 0})).gap()
         return Group(view, self._bar)
+
+
+def make_bar(console: Console, auto_refresh: bool = True, transient: bool = False) -> ProgressBar:
+    """What is done now, a bar, how many of how many, the time so far and the time left."""
+    return ProgressBar(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        auto_refresh=auto_refresh,
+        transient=transient,
+    )
 
 
 def _sentence(gross_text: str, against_eager: str) -> str:

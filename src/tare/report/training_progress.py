@@ -1,16 +1,7 @@
 """Progress of `tare train` on stderr: a bar with the time left on a terminal, a line for each epoch in a log."""
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
 from tare.records.training import TrainedRun
-from tare.report.progress import LONGEST_DESCRIPTION
+from tare.report.progress import LONGEST_DESCRIPTION, make_bar
 from tare.report.terminal import make_console
 
 
@@ -19,15 +10,7 @@ class TrainingProgress:
 
     def __init__(self) -> None:
         self._console = make_console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-        )
+        self._bar = make_bar(self._console, transient=True)
         self._task = self._bar.add_task("", total=None)
         self._epoch = ""
 

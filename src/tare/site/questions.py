@@ -14,7 +14,7 @@ SERIES, RECORDS, RUNS, MACHINES = schema.series, schema.records, schema.runs, sc
 REGRESSIONS = schema.regressions
 # The columns of a series by which the pages filter.
 FILTERS = ("workload", "rung", "mode", "device", "precision", "machine", "status", "parity")
-MOST_ROWS = 2000
+MOST_SERIES = 2000
 COMMIT, COMMIT_PLACE = re.compile(r"[0-9a-f]{7,64}"), "{commit}"
 
 
@@ -73,7 +73,7 @@ def machine_labels(scope: Scope) -> dict[str, str]:
 
 
 def series_rows(
-    scope: Scope, filters: Mapping[str, str], contains: str = "", limit: int = MOST_ROWS, offset: int = 0
+    scope: Scope, filters: Mapping[str, str], contains: str = "", limit: int = MOST_SERIES, offset: int = 0
 ) -> list[Any]:
     """The newest figures of the series that fit, workload by workload."""
     conditions = [*scope.of(SERIES), *(SERIES.c[name] == value for name, value in filters.items() if value)]

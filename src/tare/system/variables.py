@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePath
 
-from tare.system.redaction import HIDDEN, is_secret_name, is_secret_value, redact_argument
+from tare.system.redaction import HIDDEN, is_secret_name, is_secret_value, redact_argument, remember_secret
 
 # Beginnings of the names that may change the result or the time of a step. TF_ alone would take Terraform's
 # variables too, which hold passwords.
@@ -65,6 +65,14 @@ def shown_value(name: str, value: str) -> str:
 
 def shown_variables(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: shown_value(name, value) for name, value in variables.items()}
+
+
+def remember_secrets(variables: Mapping[str, str]) -> None:
+    """Hides the values that may be secret in all that is printed or stored from now on, such as the message of a
+    failed worker."""
+    for name, value in variables.items():
+        if shown_value(name, value) == HIDDEN:
+            remember_secret(value)
 
 
 def needed_variables(variables: Mapping[str, str], measures: bool = True) -> dict[str, str]:

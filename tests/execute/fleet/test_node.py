@@ -131,3 +131,22 @@ def test_a_program_whose_relay_is_killed_ends_with_what_it_measures(tmp_path: Pa
     holder.kill()
     holder.wait()
     wait_until(lambda: not program.is_running() or program.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_relay_that_ray_leaves_behind_ends_its_program(tmp_path: Path) -> None:
+    """As where Ray ends on a node whose network was cut, and its process stays."""
+    relay = (
+        "import time\n"
+        "from tare.execute.fleet.relay import NodeRelay\n"
+        "relay = NodeRelay(['-c', 'import sys; sys.stdin.read()'])\n"
+        "print(relay._process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    parent = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {relay!r}])\n"
+    ray = psutil.Popen([sys.executable, "-c", parent], env=planted_environment(tmp_path), stdout=-1)
+    program = psutil.Process(int(ray.stdout.readline()))
+    holder = program.parent()
+    ray.kill()
+    ray.wait()
+    for process in (program, holder):
+        wait_until(lambda process=process: not process.is_running() or process.status() == "zombie")  # type: ignore[misc]

@@ -59,10 +59,10 @@ def write_plan(folder: Path, ladders: int, rounds: int = 2) -> str:
     return str(path)
 
 
-def start(fleet: SimulatedFleet, home: Path, *args: str) -> subprocess.Popen[str]:
+def start(fleet: SimulatedFleet, home: Path, *args: str, stderr: Any = subprocess.PIPE) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tare", *args]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=fleet.driver_environment(home), stdout=pipe, stderr=pipe, text=True)
+    environment = fleet.driver_environment(home)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True)
 
 
 def tare(fleet: SimulatedFleet, home: Path, *args: str) -> tuple[int, Any, str]:
@@ -84,7 +84,45 @@ def stored_records(home: Path) -> list[dict[str, Any]]:
         return []
     with Store(str(home / "records.db"), reading=True) as store:
         records = store.find(schema.records.c.id.is_not(None))
-    return [{"key": r.case.key, "id": r.id, "ladder": r.case.ladder, "rounds": r.rounds} for r in records]
+    return [
+        {
+            "key": r.case.key,
+            "id": r.id,
+            "run": r.run,
+            "ladder": r.case.ladder,
+            "rounds": r.rounds,
+            "environment": r.environment.id,
+            "status": r.ok,
+        }
+        for r in records
+    ]
+
+
+def what_was_measured(record: dict[str, Any]) -> tuple[Any, ...]:
+    """What must not depend on where it was measured."""
+    rounds = tuple((done.index, done.failure) for done in record["rounds"])
+    return record["key"], record["environment"], record["status"], rounds
+
+
+def count_rounds(home: Path) -> int:
+    """Those of complete cases and of others."""
+    from tare.store import schema
+    from tare.store.database import Store
+
+    if not (home / "records.db").exists():
+        return 0
+    complete = sum(len(record["rounds"]) for record in stored_records(home))
+    with Store(str(home / "records.db"), reading=True) as store:
+        return complete + len(list(store.rows(schema.rounds.select())))
+
+
+def first_runs(home: Path) -> set[str]:
+    """The runs of a check that are no confirmation."""
+    from tare.store import schema
+    from tare.store.database import Store
+
+    with Store(str(home / "records.db"), reading=True) as store:
+        return {row.id for row in store.rows(schema.runs.select()) if not row.confirmation}
 
 
 def node_programs(fleet: SimulatedFleet, name: str | None = None) -> list[psutil.Process]:
@@ -188,14 +226,102 @@ def test_a_node_that_is_not_like_its_peers_is_named_and_left_out(fleet: Simulate
     assert len(stored_records(home)) == 5
 
 
+def check(home: Path, *args: str) -> tuple[str, ...]:
+    """The steps of the baseline's version sleep for half as long."""
+    plan = home / "check.toml"
+    plan.write_text(PLAN.format(rounds=6, batches=[1]))
+    options = ("--metric", "gross", "--confirm", "6", "--on", "ray", "--no-calibrate", "--json")
+    return "check", str(plan), "--baseline-env", "PLANTED_NAP_MS=1", *options, *args
+
+
+def test_both_sides_of_a_check_are_measured_on_one_node(fleet: SimulatedFleet, home: Path) -> None:
+    code, report, said = tare(fleet, home, *check(home, "--node", "name=node-2"))
+    assert (code, report["nodes"]) == (1, ["node-2"]), said
+    assert "measured on node-2" in report["notes"]
+    assert [change["stage"] for case in report["cases"] for change in case["changes"]] == ["confirmed"] * 2
+    records = stored_records(home)
+    assert {done.node for record in records for done in record["rounds"]} == {"node-2"}
+    # Two versions, first and to confirm.
+    assert list(Counter(record["key"] for record in records).values()) == [4] * 2
+    wait_until(lambda: not node_programs(fleet))
+
+
+def test_a_version_that_no_node_has_is_one_line(fleet: SimulatedFleet, home: Path) -> None:
+    code, _, said = tare(fleet, home, *check(home, "--baseline-python", "/no/python"))
+    assert code == 2
+    line = "tare: cannot measure the baseline's version on node node-1: --baseline-python: there is no interpreter"
+    assert said.splitlines()[-1].startswith(line)
+
+
+def test_a_check_whose_node_dies_goes_on_elsewhere(fleet: SimulatedFleet, home: Path) -> None:
+    """Each case is measured on one node, both versions; what was complete is not measured again."""
+    fleet.add("a-node")
+    seed = int.from_bytes(os.urandom(4))
+    rounds = random.Random(seed).randint(1, 40)
+    print(f"seed {seed}: a-node is killed after {rounds} rounds")
+    driver = start(fleet, home, *check(home))
+    try:
+        wait_until(lambda: count_rounds(home) >= rounds or driver.poll() is not None, 240)
+    finally:
+        fleet.kill("a-node")
+    out, said = driver.communicate(timeout=400)
+    assert out, said
+    report = json.loads(out)
+    assert (driver.returncode, set(report["nodes"]) - {"a-node"}) == (1, {"node-1"}), said
+    assert "node a-node is left out: " in said
+    assert [change["stage"] for case in report["cases"] for change in case["changes"]] == ["confirmed"] * 2
+    records = stored_records(home)
+    assert list(Counter(record["key"] for record in records).values()) == [4] * 2
+    firsts = first_runs(home)
+    sides: dict[tuple[str, bool], set[str]] = {}
+    for record in records:
+        assert [done.index for done in record["rounds"]] == list(range(len(record["rounds"])))
+        nodes = sides.setdefault((record["key"], record["run"] in firsts), set())
+        nodes.update(done.node for done in record["rounds"])
+    assert len(sides) == 4
+    assert all(len(nodes) == 1 for nodes in sides.values())
+
+
+def test_a_node_that_is_cut_off_is_replaced_and_what_it_says_late_is_not_heard(
+    fleet: SimulatedFleet, home: Path
+) -> None:
+    """It measures on, and comes back with rounds that another node has measured meanwhile."""
+    fleet.add("cut")
+    said = home / "said"
+    arguments = ("run", write_plan(home, 12), "--on", "ray", "--no-calibrate", "--json")
+    with said.open("w") as stderr:
+        driver = start(fleet, home, *arguments, stderr=stderr)
+    try:
+        wait_until(lambda: any(done.node == "cut" for r in stored_records(home) for done in r["rounds"]), 240)
+        speaking = fleet.cut_off("cut")
+        assert len(speaking) >= 2
+        wait_until(lambda: "node cut is left out" in said.read_text(), 60)
+        fleet.reconnect("cut", speaking)
+    except BaseException:
+        driver.kill()
+        raise
+    out, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, said.read_text()
+    assert_complete(home, 12)
+    (reason,) = (node["left_out"] for node in json.loads(out)["nodes"] if node["name"] == "cut")
+    assert reason.startswith("the node is gone")
+    wait_until(lambda: not node_programs(fleet, "cut"))
+
+
 def test_sixty_cases_on_four_nodes_of_which_two_are_killed(fleet: SimulatedFleet, home: Path) -> None:
-    """The same records as one machine: each case once, whole, whatever happened on the way."""
+    """The same records as one machine, which measures the same plan beside it, whatever happened on the way."""
     seed = int.from_bytes(os.urandom(4))
     chance = random.Random(seed)
     victims = chance.sample(NODES, 2)
     first, second = chance.randint(2, 12), chance.randint(14, 40)
     print(f"seed {seed}: {victims[0]} after {first} records, {victims[1]} after {second}")
-    plan = write_plan(home, 30, rounds=1)
+    plan, alone = write_plan(home, 30, rounds=1), home / "alone"
+    alone.mkdir()
+    # The nodes have this number of threads, which is part of the environment of a record.
+    one_machine = subprocess.Popen(
+        [sys.executable, "-m", "tare", "run", plan, "--json"], stdout=subprocess.DEVNULL,
+        env=fleet.driver_environment(alone) | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
     driver = start(fleet, home, "run", plan, "--on", "ray", "--no-calibrate", "--json")
     for name, count in zip(victims, (first, second), strict=True):
         wait_until(lambda count=count: len(stored_records(home)) >= count, 240)  # type: ignore[misc]
@@ -207,6 +333,10 @@ def test_sixty_cases_on_four_nodes_of_which_two_are_killed(fleet: SimulatedFleet
     assert driver.returncode == 0, said
     assert_complete(home, 30, rounds=1)
     assert len(document["records"]) == document["planned"] == 60
+    assert one_machine.wait(400) == 0
+    assert Counter(map(what_was_measured, stored_records(home))) == Counter(
+        map(what_was_measured, stored_records(alone))
+    )
     left_out = {node["name"]: node["left_out"] for node in document["nodes"] if node["left_out"]}
     # Ray may still list a node of another test that is gone.
     assert set(left_out) & {"head", *NODES} == {"head", *victims}

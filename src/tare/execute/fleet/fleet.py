@@ -111,7 +111,8 @@ class Fleet:
     def __init__(self, cluster: Cluster, listener: FleetListener) -> None:
         self.cluster, self.listener = cluster, listener
         self.nodes: dict[str, FleetNode] = {}
-        self._survey: Callable[[str], Survey] = lambda _: _no_survey()
+        # What a node is asked first.
+        self.survey_order: Callable[[str], Survey] = lambda _: _no_survey()
 
     @property
     def usable(self) -> list[FleetNode]:
@@ -145,7 +146,7 @@ class Fleet:
         """Starts the program of every node and asks what it is. `wanted` are facts that a node must have."""
         axes = dict(axes)
         models = list(models)
-        self._survey = lambda name: Survey(
+        self.survey_order = lambda name: Survey(
             node=name, tare=tare.__version__, isolation=isolation, timeout=timeout, axes=axes, models=models
         )
         members = self.cluster.members()
@@ -159,7 +160,7 @@ class Fleet:
         self.listener.stage_changed(f"looking at {len(self.usable)} nodes: half a minute")
         for node in self.usable:
             self.cluster.start(node.name)
-        for name, message in self._exchange(self._survey, Surveyed):
+        for name, message in self._exchange(self.survey_order, Surveyed):
             if isinstance(message, Surveyed):
                 self.note_survey(name, message)
         for node in self.usable:
@@ -178,7 +179,7 @@ class Fleet:
     def survey_again(self, name: str) -> None:
         """Starts the program of a node again."""
         self.cluster.start(name)
-        self.cluster.send(name, self._survey(name))
+        self.cluster.send(name, self.survey_order(name))
 
     def calibrate(self, open_journal: Callable[[str], Journal], limit: float = LIMIT) -> None:
         """Measures the small ladder on every node, and leaves out who is not like its peers."""

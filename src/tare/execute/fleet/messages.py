@@ -11,6 +11,7 @@ from tare.cases.options import Options
 from tare.cases.source import ModelSource
 from tare.measure.health import Check
 from tare.protocol.messages import Probed
+from tare.records.environment import Environment
 from tare.records.record import Record, Round
 from tare.system.repository import Repository
 
@@ -51,6 +52,30 @@ class MeasureLadder(Order, frozen=True, kw_only=True):
     projects: dict[str, Repository] = {}
     tags: dict[str, str] = {}
     fail_fast: bool = False
+
+
+class OpenVersion(Order, frozen=True, kw_only=True):
+    """Open an executor of another version, for a check: by this interpreter, or the node's own, with these
+    variables."""
+
+    python: str
+    variables: dict[str, str]
+
+
+class RenewServers(Order, frozen=True, kw_only=True):
+    """Start new fork servers for all versions, with what these cases need."""
+
+    cases: list[Case]
+
+
+class MeasureRound(Order, frozen=True, kw_only=True):
+    """Measure one round on a version: 0 is the driver's, 1 the one that was opened."""
+
+    version: int
+    case: Case
+    index: int
+    options: Options
+    check: bool
 
 
 class NodeMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
@@ -98,6 +123,17 @@ class LadderDone(NodeMessage, frozen=True, kw_only=True):
 
     number: int
     failed_fast: bool = False
+
+
+class VersionOpened(NodeMessage, frozen=True, kw_only=True):
+    """What the other version is there, or why it cannot be run there."""
+
+    environment: Environment | None = None
+    fault: str = ""
+
+
+class RoundMeasured(NodeMessage, frozen=True, kw_only=True):
+    round: Round
 
 
 class NodeLost(NodeMessage, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ everything that it has started: then its driver, or the cluster's process that h
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,9 +19,11 @@ import psutil
 
 import tare
 from tare.cases.case import Case
+from tare.cases.options import DEFAULT_ISOLATION
 from tare.cases.source import ModelSource
 from tare.errors import TareError, brief
 from tare.execute.catalogue import LocalCatalogue
+from tare.execute.environments import find_interpreter
 from tare.execute.executor import LocalExecutor, OnStage
 from tare.execute.fleet.messages import (
     Consider,
@@ -28,31 +31,38 @@ from tare.execute.fleet.messages import (
     Doing,
     LadderDone,
     MeasureLadder,
+    MeasureRound,
     NodeLost,
     NodeMessage,
+    OpenVersion,
     Order,
     RecordDone,
+    RenewServers,
     RoundDone,
+    RoundMeasured,
     RoundStarted,
     SendMessage,
     Survey,
     Surveyed,
+    VersionOpened,
     encode_line,
     read_order,
 )
 from tare.execute.own_models import register_models
 from tare.execute.parallel import measure_cases
-from tare.execute.preload import FIELDS, preload
+from tare.execute.preload import FIELDS, preload, preload_of_cases
 from tare.execute.runner import FirstFailure, Journal, Target
-from tare.execute.session import open_executor
+from tare.execute.session import open_executor, renew_launchers
 from tare.measure.health import examine
 from tare.protocol.messages import Probed
+from tare.records.environment import Environment
 from tare.records.record import Record, Round
 from tare.system.processes import interruptible
+from tare.system.variables import remember_secrets
 from tare.workloads import all_workloads, get_workload
 from tare.workloads.own.registry import own_names
 
-OpenExecutor = Callable[[str, OnStage, tuple[str, ...]], AbstractContextManager[LocalExecutor]]
+OpenExecutor = Callable[..., AbstractContextManager[LocalExecutor]]
 
 
 class Node:
@@ -60,7 +70,9 @@ class Node:
 
     def __init__(self, send: SendMessage, open_executor: OpenExecutor = open_executor) -> None:
         self._send, self._open_executor = send, open_executor
-        self._executor: LocalExecutor | None = None
+        # That of the driver's version first; a check may open another.
+        self._executors: list[LocalExecutor] = []
+        self._isolation: str = DEFAULT_ISOLATION
         self._probed: Probed | None = None
         self._faults: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
@@ -77,6 +89,12 @@ class Node:
                     self._consider(order)
                 case MeasureLadder():
                     self._measure(order)
+                case OpenVersion():
+                    self._open_version(order)
+                case RenewServers():
+                    renew_launchers(self._executors, preload_of_cases(order.cases))
+                case MeasureRound():
+                    self._measure_round(order)
         except TareError as error:
             self._send(NodeLost(reason=str(error)))
 
@@ -84,12 +102,11 @@ class Node:
         if order.tare != tare.__version__:
             raise TareError(f"it has tare {tare.__version__}, and here it is {order.tare}")
         self._faults = _register(order.models, self._say, order.timeout)
-        self._executor = self._stack.enter_context(
-            self._open_executor(order.isolation, self._say, _preload(order.axes))
-        )
-        probed = self._executor.probe()
-        circumstances = {**probed.environment.circumstances, "node": order.node}
-        environment = msgspec.structs.replace(probed.environment, circumstances=circumstances)
+        self._isolation = order.isolation
+        executor = self._stack.enter_context(self._open_executor(order.isolation, self._say, _preload(order.axes)))
+        self._executors = [executor]
+        probed = executor.probe()
+        environment = _with_node(probed.environment, order.node)
         self._probed = msgspec.structs.replace(probed, environment=environment)
         self._send(Surveyed(probed=self._probed, checks=examine(probed.gpus), faults=self._faults))
 
@@ -117,11 +134,10 @@ class Node:
         return catalogue.refusal(case)
 
     def _measure(self, order: MeasureLadder) -> None:
-        assert self._executor is not None, "a node is surveyed first"
-        assert self._probed is not None
-        journal = SendingJournal(order, self._probed.environment.circumstances["node"], self._send)
+        assert self._probed is not None, "a node is surveyed first"
+        journal = SendingJournal(order, self._name, self._send)
         target = Target(
-            self._executor, self._probed.environment, journal, fail_fast=order.fail_fast,
+            self._executors[0], self._probed.environment, journal, fail_fast=order.fail_fast,
             projects=order.projects, tags=order.tags,
         )  # fmt: skip
         failed_fast = False
@@ -131,8 +147,36 @@ class Node:
             failed_fast = True
         self._send(LadderDone(number=order.number, failed_fast=failed_fast))
 
+    def _open_version(self, order: OpenVersion) -> None:
+        remember_secrets(order.variables)
+        try:
+            python = find_interpreter(order.python, "--baseline-python") if order.python else sys.executable
+            executor = self._stack.enter_context(
+                self._open_executor(self._isolation, self._say, (), python, order.variables)
+            )
+            environment = executor.probe("the baseline's version").environment
+        except (TareError, OSError) as error:
+            self._send(VersionOpened(fault=brief(error)))
+            return
+        self._executors = [self._executors[0], executor]
+        self._send(VersionOpened(environment=_with_node(environment, self._name)))
+
+    def _measure_round(self, order: MeasureRound) -> None:
+        executor = self._executors[order.version]
+        round_ = executor.run_round(order.case, order.index, order.options, order.check)
+        self._send(RoundMeasured(round=msgspec.structs.replace(round_, node=self._name)))
+
+    @property
+    def _name(self) -> str:
+        assert self._probed is not None, "a node is surveyed first"
+        return self._probed.environment.circumstances["node"]
+
     def _say(self, stage: str) -> None:
         self._send(Doing(text=stage[:500]))
+
+
+def _with_node(environment: Environment, name: str) -> Environment:
+    return msgspec.structs.replace(environment, circumstances={**environment.circumstances, "node": name})
 
 
 class SendingJournal:

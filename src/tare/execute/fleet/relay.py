@@ -18,6 +18,8 @@ from typing import IO
 
 # Characters of the program's last output that are kept, and how long it may take to end.
 LONGEST_TAIL, END_S = 4000, 20.0
+# How often it is looked whether Ray is still there.
+PARENT_S = 1.0
 # Lines passed on at a time.
 MOST_LINES = 200
 
@@ -46,6 +48,7 @@ class NodeRelay:
         ]
         for reader in self._readers:
             reader.start()
+        threading.Thread(target=self._end_with_parent, args=(os.getppid(),), daemon=True).start()
 
     def send(self, line: str) -> None:
         # A program that has ended is reported by `receive`.
@@ -74,6 +77,14 @@ class NodeRelay:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def _end_with_parent(self, parent: int) -> None:
+        """Ray on a node that comes back after its network was cut ends, and leaves this process behind."""
+        while self._process.poll() is None:
+            if os.getppid() != parent:
+                self.stop()
+                os._exit(1)
+            time.sleep(PARENT_S)
 
     def _reading(self) -> bool:
         return any(reader.is_alive() for reader in self._readers)
