@@ -32,6 +32,11 @@ def test_generated_kernels_know_their_modules_and_operators(mode: str) -> None:
     operators = {name for op in plan.ops for name in op.origin.operators}
     assert "native_layer_norm" in operators
     assert any("softmax" in name for name in operators)
+    # A profiler shows the names of kernels: they say what is computed.
+    names = {op.attributes["kernel"] for op in plan.ops if op.kind == "fused"}
+    assert any("native_layer_norm" in name for name in names), names
+    assert any("softmax" in name for name in names), names
+    assert all(name.isidentifier() and "__" not in name and f" {name}(" in plan.kernels for name in names)
     if mode == "train":
         phases = [phase for phase, _ in groupby(op.origin.phase for op in plan.ops)]
         assert (phases[0], phases[-1], set(phases)) == ("forward", "update", {"forward", "backward", "update"})

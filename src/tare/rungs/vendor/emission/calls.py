@@ -47,11 +47,10 @@ def writes(*kinds: str) -> Callable[[Writer], Writer]:
 
 @dataclass(frozen=True)
 class CallContext:
-    """An op, and the names of its buffers and of its kernel."""
+    """An op, and the names of its buffers."""
 
     op: Op
     buffers: Buffers
-    kernels: dict[str, str]
 
     def __getitem__(self, role: str) -> Value:
         value = self.op.inputs.get(role) or self.op.outputs.get(role)
@@ -78,12 +77,12 @@ class CallContext:
         return "true" if self.op.attributes.get(name) else "false"
 
 
-def write_call(op: Op, buffers: Buffers, kernels: dict[str, str]) -> CallText:
+def write_call(op: Op, buffers: Buffers) -> CallText:
     if op.kind not in WRITERS:
         raise Unsupported(
             f"tare emit has no source for {op.kind}{f' of {op.origin.module}' if op.origin.module else ''}"
         )
-    return WRITERS[op.kind](CallContext(op, buffers, kernels))
+    return WRITERS[op.kind](CallContext(op, buffers))
 
 
 def channels(value: Value) -> str:
@@ -471,7 +470,7 @@ def cumulate(call: CallContext) -> CallText:
 @writes("fused")
 def fused(call: CallContext) -> CallText:
     roles = [f"i{at}" for at in range(len(call.op.inputs))] + [f"o{at}" for at in range(len(call.op.outputs))]
-    kernel = call.kernels[call.op.attributes["kernel"]]
+    kernel = call.op.attributes["kernel"]
     sizes = f"/* rows */ {call.integer('rows')}, /* elements */ {call.integer('work')}"
     line = f"run(kernels::{kernel}, {sizes}, {', '.join(map(call.place, roles))});"
     return CallText([line], "kernels")

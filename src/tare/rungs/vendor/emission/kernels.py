@@ -1,22 +1,16 @@
-"""The generated kernels of a plan, each in a file of its own under a name that says what it computes."""
+"""The generated kernels of a plan, each in a file of its own."""
 
 import re
 from collections.abc import Iterable
 
-from tare.rungs.vendor.emission.names import Names, comment, shape_text
+from tare.rungs.vendor.emission.names import comment, shape_text
 from tare.rungs.vendor.lowering.plan import Op, Value
 
-# Operators of torch that name a kernel, at most.
-MOST_NAMED = 4
-FUNCTION = re.compile(r'^extern "C" void (kernel\d+)(\(.*?^\}$)', re.MULTILINE | re.DOTALL)
-
-
+FUNCTION = re.compile(r'^extern "C" void (\w+)(\(.*?^\}$)', re.MULTILINE | re.DOTALL)
 INCLUDED = re.compile(r'^#include "([\w./]+)"$', re.MULTILINE)
 
 
 class KernelFiles:
-    """`names` maps the plan's names (`kernel3`) to readable ones (`fused_add_native_layer_norm_3`)."""
-
     def __init__(self, source: str, ops: Iterable[Op]) -> None:
         self._bodies = dict(FUNCTION.findall(source))
         # The headers that their source includes.
@@ -25,30 +19,22 @@ class KernelFiles:
         for op in ops:
             if op.kind == "fused":
                 self._uses[op.attributes["kernel"]].append(op)
-        names = Names()
-        self.names = {
-            name: names.make("_".join(["fused", *_plain(uses[0]), name.removeprefix("kernel")]))
-            for name, uses in self._uses.items()
-            if uses
-        }
 
-    def __bool__(self) -> bool:
-        return bool(self.names)
+    def __len__(self) -> int:
+        return len(self._bodies)
 
     def files(self) -> dict[str, str]:
         """The text of each file in `kernels/`."""
-        files = {f"{name}.cpp": self._file(original) for original, name in self.names.items()}
-        declared = [
-            f"void {name}(char* const* buffers, int64_t begin, int64_t end);" for name in self.names.values()
-        ]
+        files = {f"{name}.cpp": self._file(name) for name in self._bodies}
+        declared = [f"void {name}(char* const* buffers, int64_t begin, int64_t end);" for name in self._bodies]
         header = ["// The kernels that were generated for this step.", "#pragma once", "", "#include <cstdint>"]
         files["kernels.hpp"] = "\n".join(
             [*header, "", "namespace kernels {", "", *declared, "", "}  // namespace kernels", ""]
         )
         return files
 
-    def _file(self, original: str) -> str:
-        uses = self._uses[original]
+    def _file(self, name: str) -> str:
+        uses = self._uses[name]
         first = uses[0]
         buffers = [
             f"//   b[{at}]  {role}: {shape_text(value.shape)} {value.dtype}"
@@ -63,9 +49,9 @@ class KernelFiles:
             *buffers,
             '#include "kernels.hpp"',
             "",
-            *(f'#include "../ops/{name}"' for name in self.headers),
+            *(f'#include "../ops/{header}"' for header in self.headers),
             "",
-            f"void kernels::{self.names[original]}{self._bodies[original]}",
+            f"void kernels::{name}{self._bodies[name]}",
             "",
         ]
         return "\n".join(lines)
@@ -73,9 +59,3 @@ class KernelFiles:
 
 def _ordered(values: dict[str, Value], letter: str) -> list[tuple[str, Value]]:
     return [(f"{letter}{at}", values[f"{letter}{at}"]) for at in range(len(values))]
-
-
-def _plain(op: Op) -> list[str]:
-    """The operators of a kernel without those that only copy."""
-    plain = dict.fromkeys(name.removesuffix("_copy").strip("_") for name in op.origin.operators)
-    return [name for name in plain if name not in ("clone", "expand", "view", "t", "transpose")][:MOST_NAMED]

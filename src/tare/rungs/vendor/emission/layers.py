@@ -64,11 +64,11 @@ def _folded(line: str) -> list[str]:
     return wrap(line, WIDEST, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def make_layers(ops: list[Op], buffers: Buffers, kernels: dict[str, str]) -> list[LayerFunction]:
+def make_layers(ops: list[Op], buffers: Buffers) -> list[LayerFunction]:
     names = {phase: Names() for phase in PHASES}
     layers = []
     for (phase, module), run in groupby(ops, key=lambda op: (op.origin.phase, op.origin.module)):
         own = list(run)
         name = names[phase].make(module or ("weights" if phase == "update" else "loss"))
-        layers.append(LayerFunction(name, module, phase, own, [write_call(op, buffers, kernels) for op in own]))
+        layers.append(LayerFunction(name, module, phase, own, [write_call(op, buffers) for op in own]))
     return layers

@@ -43,7 +43,7 @@ def write_project(stage: Path, reference: Reference, about: ProjectFacts, folder
     """Writes the project of a staged plan into an empty folder, and returns its layers."""
     plan = read_staged(stage)
     buffers, kernels = Buffers(plan), KernelFiles(plan.kernels, plan.ops)
-    layers = make_layers(plan.ops, buffers, kernels.names)
+    layers = make_layers(plan.ops, buffers)
     headers = sorted(set().union(*(call.headers for layer in layers for call in layer.calls)))
     write_data(plan, reference, about.precision, folder / "data")
     copied = _copy_headers(headers, folder / "ops", kernels.headers)

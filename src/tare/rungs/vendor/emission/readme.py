@@ -23,7 +23,7 @@ def readme(
     lines = [
         f"# {_plain(title)}",
         "",
-        f"One step as C++: {calls} calls in {len(layers)} functions, {len(kernels.names)} generated kernels "
+        f"One step as C++: {calls} calls in {len(layers)} functions, {len(kernels)} generated kernels "
         f"({generated} of the calls), {flops:,} FLOPs in products and convolutions.",
         "It needs a C++17 compiler, CMake and a BLAS (Debian: `apt-get install g++ cmake libopenblas-dev`), and",
         "nothing of tare, Python or a framework.",

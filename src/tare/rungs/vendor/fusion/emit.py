@@ -1,5 +1,6 @@
 """Writes groups and calls into an execution plan, and the kernels of the groups into one C++ source."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,6 +19,9 @@ from tare.rungs.vendor.lowering.origin import Origin, merged_origin
 from tare.rungs.vendor.lowering.plan import HALVES, ExecutionPlan, Parameter, Value
 
 OPTIONAL = ("index", "bag", "sizes")
+# Operators of torch that name a kernel, at most, and those that say nothing of what it computes.
+MOST_NAMED = 4
+MOVING = ("", "clone", "expand", "view", "t", "transpose")
 
 
 class Language(NamedTuple):
@@ -40,8 +44,12 @@ class Kernels:
     language: Language
     functions: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def name(self, function: Function) -> str:
-        return self.functions.setdefault((function.head, function.body), f"kernel{len(self.functions)}")
+    def name(self, function: Function, origin: Origin) -> str:
+        """`fused_native_layer_norm_add_3`: what a profiler shows, and the file that tare emit writes."""
+        plain = dict.fromkeys(re.sub(r"\W|_+$", "", name.removesuffix("_copy")) for name in origin.operators)
+        telling = [name for name in plain if name not in MOVING][:MOST_NAMED]
+        name = "_".join(["fused", *(telling or ["copy"]), str(len(self.functions))])
+        return self.functions.setdefault((function.head, function.body), re.sub("_+", "_", name))
 
     def source(self) -> str:
         functions = [f"{head.format(name=name)}{body}" for (head, body), name in self.functions.items()]
@@ -187,7 +195,8 @@ def _emit_group(plan: ExecutionPlan, group: Group, stored: set[Tensor], kernels:
     inputs = {f"i{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.inputs)}
     outputs = {f"o{at}": _value(plan, tensor) for at, tensor in enumerate(kernel.outputs)}
     plan.origin = merged_origin([member.origin for member in group.members])
-    plan.emit("fused", inputs, outputs, kernel=kernels.name(function), **function.attributes)
+    name = kernels.name(function, plan.origin)
+    plan.emit("fused", inputs, outputs, kernel=name, **function.attributes)
 
 
 def _emit_call(plan: ExecutionPlan, call: LibraryCall, stored: set[Tensor]) -> None:
