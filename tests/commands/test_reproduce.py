@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from tare.commands.check import Version, _baseline_label, reproduce
+from tare.commands.check import Version, _baseline_label
+from tare.commands.reproduce import reproduce
 
 
 @pytest.mark.parametrize(

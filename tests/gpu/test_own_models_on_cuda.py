@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,9 +27,16 @@ SHORT = ("--rounds", "1", "--budget", "1", "--jobs", "6", "--device", DEVICE, "-
 
 
 def run(home: Path, *args: str) -> dict[str, Any]:
+    return read(tare_in(EXAMPLE, home, "run", *args, *SHORT))
+
+
+def tare_in(folder: Path, home: Path, *args: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TARE_HOME": str(home), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
-    command = [sys.executable, "-m", "tare", "run", *args, *SHORT]
-    done = subprocess.run(command, cwd=EXAMPLE, env=environment, capture_output=True, text=True, timeout=500)
+    command = [sys.executable, "-m", "tare", *args]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
+
+
+def read(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -84,6 +92,31 @@ def test_a_whole_step_keeps_its_optimizer_clipping_and_schedule(home: Path) -> N
     # It is not captured: its host code decides in every step what the device does.
     assert rungs["cudagraph"].startswith("skipped: ")
     assert {record["case"]["optimizer"] for record in document["records"]} == {"own"}
+
+
+def test_a_model_of_a_file_is_explained(home: Path) -> None:
+    document = read(tare_in(EXAMPLE, home, "explain", "models.py::Cnn", "--device", DEVICE, "--quick", "--json"))
+    (explained,) = document["explanations"]
+    parts = explained["breakdown"]
+    assert parts["active"] > 0
+    assert parts["window"] == sum(parts[part] for part in ("active", "communicating", "movement", "idle"))
+    (diagnosis,) = document["diagnoses"]
+    assert any("convolution" in operator["name"] for operator in diagnosis["operators"])
+
+
+def test_an_edit_that_makes_a_step_slower_is_found(home: Path, tmp_path: Path) -> None:
+    """By far longer than any disturbance of the host."""
+    work = tmp_path / "work"
+    shutil.copytree(EXAMPLE, work / "base")
+    text, end = (EXAMPLE / "models.py").read_text(), "return value.detach()"
+    assert text.count(end) == 1
+    (work / "models.py").write_text(text.replace(end, f"__import__('time').sleep(0.1)\n    {end}"))
+    how = ("--rung", "eager", "--device", DEVICE, "--budget", "1", "--metric", "gross", "--no-diff", "--json")
+    done = tare_in(work, home, "check", "models.py::train_step", "--baseline-dir", "base", *how)
+    assert done.returncode == 1, done.stderr
+    (case,) = read(done)["cases"]
+    (change,) = case["changes"]
+    assert (change["verdict"], change["stage"], change["regression"]) == ("slower", "confirmed", True), change
 
 
 def test_a_model_of_this_process_is_measured(models: ModuleType) -> None:

@@ -171,7 +171,7 @@ def compare(
 
     Per case: the ratio with its interval, a verdict, and what else differs.
     """
-    from tare.commands.check import compare_stored
+    from tare.commands.compare import compare_stored
 
     reports = _read_formats(format, output, as_json)
     rules = read_rules(metric, thresholds)
@@ -292,7 +292,7 @@ def _read_formats(given: list[str] | None, output: Path | None, as_json: bool) -
 def _write_reports(report: "Report", reports: Sequence[tuple[str, Path | None]], everything: bool) -> int:
     """Writes each report to standard output or its file, once all of them exist. If none goes to standard output,
     the terminal's view goes to standard error."""
-    from tare.commands.check import reproduce
+    from tare.commands.reproduce import reproduce
     from tare.report.changes import changes_view
     from tare.report.files import write_whole
     from tare.report.formats import get_comparison_format

@@ -1,11 +1,8 @@
-"""`tare check` and `tare compare` from request to report."""
+"""`tare check` from request to report."""
 
 import contextlib
 import functools
 import math
-import os
-import re
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +13,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tare.cases.case import Case, key_matches
+from tare.cases.case import Case
 from tare.cases.options import Options, make_options
 from tare.cases.plan import Expansion, Plan, expand_plan, fingerprint, nothing_to_do
 from tare.cases.source import OwnModel
 from tare.commands.check_profiles import Profiler, add_profiles
 from tare.commands.fleet import FleetTarget, begin_calibration, open_fleet
-from tare.errors import BadInput, TareError, unknown
+from tare.errors import BadInput, TareError
 from tare.execute.catalogue import open_plan
 from tare.execute.executor import Executor, LocalExecutor, OnStage
 from tare.execute.fleet.fleet import Fleet, FleetCatalogue, FleetNode
@@ -42,7 +39,7 @@ from tare.guard.comparable import (
     refuse_differences,
     version_differences,
 )
-from tare.guard.compare import Rules, compare_selections
+from tare.guard.compare import Rules
 from tare.guard.interleave import RestartServers
 from tare.guard.metrics import require_possible
 from tare.guard.regressions import record_report
@@ -54,9 +51,8 @@ from tare.store.baselines import get_baseline
 from tare.store.database import Store
 from tare.store.journal import StoreJournal, begin
 from tare.store.journal import resume as resume_run
-from tare.store.selection import select_records
 from tare.system.processes import interruptible
-from tare.system.variables import STORE, compared_variables, needed_variables, shown_arguments, shown_variables
+from tare.system.variables import compared_variables, shown_variables
 from tare.workloads.own.registry import variables_of
 
 # Rounds of the first stage, unless the plan or the command line sets them.
@@ -77,31 +73,6 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
             return []
         launcher = make_launcher("spawn", (), self.python, self.variables)
         return models_in(Path(self.folder), launcher, on_stage, timeout)
-
-
-def compare_stored(
-    a: str, b: str, rules: Rules, store: str | None, force: bool, rungs: Sequence[str], pattern: str | None
-) -> Report:
-    """`tare compare` of these rungs, or all, and of the cases whose keys match the pattern."""
-    with Store(store, reading=True) as opened:
-        sides = [select_records(text, opened) for text in (a, b)]
-    available = {record.case.rung for side in sides for record in side.records}
-    for rung in rungs:
-        if rung not in available:
-            raise unknown("rung", rung, available, "--rung")
-
-    def is_chosen(case: Case) -> bool:
-        return (not rungs or case.rung in rungs) and (pattern is None or key_matches(case.family, pattern))
-
-    chosen = [side._replace(records=[r for r in side.records if is_chosen(r.case)]) for side in sides]
-    for before, side in zip(sides, chosen, strict=True):
-        if not side.records:
-            example = min(r.case.key for r in before.records)
-            raise BadInput(f"no record of '{side.label}' matches --rung and --case (one of them is {example})")
-    families = [{record.case.family for record in side.records} for side in chosen]
-    if not families[0] & families[1]:
-        raise BadInput(f"'{a}' and '{b}' have no case in common")
-    return compare_selections(chosen[0], chosen[1], rules, force)
 
 
 class Sides(NamedTuple):
@@ -391,31 +362,6 @@ def _differences(
     blocking = [d for d in differences if d.group == "machine" or (d.group == "flags" and d.field not in intended)]
     subjects = [d for d in differences if d not in blocking]
     return subjects, blocking + version_differences(stored, before)
-
-
-def reproduce(arguments: Sequence[str], variables: Mapping[str, str] = os.environ) -> str:
-    """The command that reproduces a report, with the variables that decide what it measures and where it finds its
-    records; without --resume, which would show this machine's rounds, and without --output, which would overwrite
-    a file. A report may be published, so no secret is repeated."""
-    kept = []
-    remaining = iter(arguments)
-    for argument in remaining:
-        if argument == "--":
-            # What follows are the arguments of a command.
-            kept += [argument, *remaining]
-        elif argument in ("-o", "--output"):
-            next(remaining, None)
-        elif argument == "--format" and "=" in (name := next(remaining, "")):
-            continue
-        elif argument == "--format":
-            kept += [argument, name]
-        elif argument != "--resume" and not re.match("--output=|-o|--format=[^=]*=", argument):
-            kept.append(argument)
-    needed = needed_variables(variables, measures=arguments[:1] != ["compare"])
-    if any(argument.partition("=")[0] == "--store" for argument in kept):
-        needed.pop(STORE, None)
-    settings = [f"{name}={shlex.quote(value)}" for name, value in needed.items()]
-    return " ".join([*settings, shlex.join(["tare", *shown_arguments(kept)])])
 
 
 def _probe(executor: LocalExecutor, version: Version) -> Environment:
