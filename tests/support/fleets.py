@@ -34,6 +34,9 @@ class SimulatedFleet:
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_agent_register_timeout_ms": "240000",
             "RAY_gcs_server_port_wait_time_s": "240",
+            "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "150",
+            # Ray's own server forks while gRPC's threads work, and the child dies of it now and then.
+            "GRPC_ENABLE_FORK_SUPPORT": "0",
         }
         # Ray starts the server of a client with the `python` of the PATH.
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -9,7 +9,7 @@ from tare.cases.plan import Skip
 from tare.errors import BadInput, TareError
 from tare.execute.fleet.calibration import CALIBRATION
 from tare.execute.fleet.fleet import Fleet, FleetCatalogue, own_versions
-from tare.execute.fleet.ray_cluster import _why_ended, check_address
+from tare.execute.fleet.ray_cluster import ATTEMPTS, SERVER_FAILED, _connect, _why_ended, check_address
 from tare.records.record import Round
 
 
@@ -176,3 +176,33 @@ def test_a_lost_fleet_is_open_again_for_the_next_run() -> None:
     cluster = MockCluster({"a": MockMachine(), "b": MockMachine()})
     for _ in range(2):
         assert len(open_fleet(cluster, FleetJournal()).usable) == 2
+
+
+class BusyHead:
+    """Ray, whose head cannot start the server of a client the first times."""
+
+    def __init__(self, failures: int, message: str = SERVER_FAILED) -> None:
+        self.failures, self.message, self.asked = failures, message, 0
+
+    def init(self, **_: object) -> None:
+        self.asked += 1
+        if self.asked <= self.failures:
+            raise ConnectionError(f"{self.message}: see a log")
+
+    def shutdown(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("failures", "asked"), [(0, 1), (2, 3)])
+def test_a_busy_head_is_asked_again(failures: int, asked: int) -> None:
+    head = BusyHead(failures)
+    _connect(head, "ray://head:10001")
+    assert head.asked == asked
+
+
+@pytest.mark.parametrize(("message", "asked"), [(SERVER_FAILED, ATTEMPTS), ("wrong version", 1)])
+def test_a_head_that_stays_busy_or_says_something_else_is_an_error(message: str, asked: int) -> None:
+    head = BusyHead(9, message)
+    with pytest.raises(ConnectionError, match=message):
+        _connect(head, "ray://head:10001")
+    assert head.asked == asked

@@ -32,6 +32,8 @@ ANSWER_S = 5.0
 # A node whose cores others use, and one that says nothing any more, is waited for so long.
 START_S, SILENT_S = 120.0, 60.0
 CONNECT_S = 10.0
+# How often a head is asked that could not start a server for us, and what Ray says then.
+ATTEMPTS, SERVER_FAILED = 3, "Initialization failure from server"
 # How long the nodes may take to end their measurements.
 STOP_S = 25.0
 # A name that Ray made up is the node's address.
@@ -64,10 +66,7 @@ def open_ray(address: str) -> Iterator["RayCluster"]:
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     _require_listener(os.environ.get(RAY_ADDRESS, "") if wanted == "auto" else wanted)
     try:
-        ray.init(
-            address=wanted, log_to_driver=False, logging_level=logging.CRITICAL, configure_logging=False,
-            namespace="tare",
-        )  # fmt: skip
+        _connect(ray, wanted)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         hint = (
             "start one with `ray start --head`, or name it" if wanted == "auto" else "is it up, with Ray's client?"
@@ -82,6 +81,21 @@ def open_ray(address: str) -> Iterator["RayCluster"]:
             with contextlib.suppress(KeyboardInterrupt):
                 cluster.close()
             ray.shutdown()
+
+
+def _connect(ray: Any, address: str, attempts: int = ATTEMPTS) -> None:
+    """The head starts a server for every client. On a busy machine that takes too long, or the new process dies in
+    gRPC's handling of forks: it is asked again."""
+    try:
+        ray.init(
+            address=address, log_to_driver=False, logging_level=logging.CRITICAL, configure_logging=False,
+            namespace="tare",
+        )  # fmt: skip
+    except (ConnectionError, RuntimeError) as error:
+        if attempts == 1 or SERVER_FAILED not in str(error):
+            raise
+        ray.shutdown()
+        _connect(ray, address, attempts - 1)
 
 
 def _require_listener(address: str) -> None:
