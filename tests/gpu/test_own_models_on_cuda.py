@@ -111,8 +111,10 @@ def test_an_edit_that_makes_a_step_slower_is_found(home: Path, tmp_path: Path) -
     text, end = (EXAMPLE / "models.py").read_text(), "return value.detach()"
     assert text.count(end) == 1
     (work / "models.py").write_text(text.replace(end, f"__import__('time').sleep(0.1)\n    {end}"))
-    how = ("--rung", "eager", "--device", DEVICE, "--budget", "1", "--metric", "gross", "--no-diff", "--json")
-    done = tare_in(work, home, "check", "models.py::train_step", "--baseline-dir", "base", *how)
+    how = ("--rung", "eager", "--device", DEVICE, "--budget", "1", "--metric", "gross", "--confirm", "8")
+    done = tare_in(
+        work, home, "check", "models.py::train_step", "--baseline-dir", "base", *how, "--no-diff", "--json"
+    )
     assert done.returncode == 1, done.stderr
     (case,) = read(done)["cases"]
     (change,) = case["changes"]
