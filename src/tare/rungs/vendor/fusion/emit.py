@@ -46,10 +46,10 @@ class Kernels:
 
     def name(self, function: Function, origin: Origin) -> str:
         """`fused_native_layer_norm_add_3`: what a profiler shows, and the file that tare emit writes."""
-        plain = dict.fromkeys(re.sub(r"\W|_+$", "", name.removesuffix("_copy")) for name in origin.operators)
+        plain = dict.fromkeys(name.removesuffix("_copy").strip("_") for name in origin.operators)
         telling = [name for name in plain if name not in MOVING][:MOST_NAMED]
-        name = "_".join(["fused", *(telling or ["copy"]), str(len(self.functions))])
-        return self.functions.setdefault((function.head, function.body), re.sub("_+", "_", name))
+        name = re.sub(r"[\W_]+", "_", " ".join(["fused", *(telling or ["copy"]), str(len(self.functions))]))
+        return self.functions.setdefault((function.head, function.body), name)
 
     def source(self) -> str:
         functions = [f"{head.format(name=name)}{body}" for (head, body), name in self.functions.items()]
