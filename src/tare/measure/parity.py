@@ -111,9 +111,8 @@ def compare(
         for name, values in reference.items()
         if own[name] < OVERFLOWN and any(_breaks(values, sample) for sample in samples[name])
     ]
-    infinite = {name for name, values in reference.items() if values.size and not np.isfinite(values).any()}
-    decisive = lacking | {name for name in reference if own[name] <= NOISE and name not in infinite}
-    gross = {name for name in reference if own[name] < OVERFLOWN and off[name] > GROSS * max(own[name], 1.0)}
+    decisive = lacking | {name for name, values in reference.items() if _is_decisive(values, own[name])}
+    gross = {name for name in reference if off[name] > _gross(own[name])}
     judged = [name for name in reference if name in decisive or name in gross or name in broken]
     if not judged:
         return Parity(
@@ -172,10 +171,19 @@ def limits(reference: Reference, precision: str) -> dict[str, tuple[float, float
     result = {}
     for name, values in reference.arrays.items():
         own = reference.eager_errors.get(name, 0.0)
-        is_decisive = own <= NOISE and bool(not values.size or np.isfinite(values).any())
-        gross = GROSS * max(own, 1.0) if own < OVERFLOWN else float("inf")
-        result[name] = (_tolerance(precision, own) if is_decisive else gross, floors[name])
+        limit = _tolerance(precision, own) if _is_decisive(values, own) else _gross(own)
+        result[name] = (limit, floors[name])
     return result
+
+
+def _is_decisive(values: NDArray[Any], own: float) -> bool:
+    """Whether a tensor is compared by its tolerance: neither noise on eager itself nor infinite throughout."""
+    return own <= NOISE and bool(not values.size or np.isfinite(values).any())
+
+
+def _gross(own: float) -> float:
+    """The error from which on even a tensor that is noise on eager itself is different."""
+    return GROSS * max(own, 1.0) if own < OVERFLOWN else float("inf")
 
 
 def save_reference(folder: Path, reference: Reference) -> None:
